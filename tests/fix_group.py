@@ -1,9 +1,28 @@
 """A group of servers that is only told of: what it says is up to the test."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from slipstream.engine.protocol.group import Member
+from slipstream.engine.protocol.group import Member, ServerFacts
 from slipstream.errors import Error
+
+
+def facts_of(name: str, **more: Any) -> ServerFacts:
+    """What the server `name` says of itself."""
+    return ServerFacts(
+        server_id=f"N{name.upper()}".ljust(56, "A"),
+        host="127.0.0.1",
+        port=4222,
+        cluster_address="127.0.0.1:6222",
+        store_dir=f"{name}/jetstream",
+        start=1_700_000_000_000_000_000,
+        memory=48_000_000,
+        cpu=1.5,
+        cores=2,
+        connections=3,
+        connections_total=7,
+        **more,
+    )
 
 
 @dataclass(slots=True)

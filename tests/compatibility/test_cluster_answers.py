@@ -23,7 +23,7 @@ from slipstream.client import Connection
 from slipstream.engine.protocol.group import Member
 from slipstream.server.config import load_text
 from tests.compatibility.compare import differences, normalise
-from tests.fix_group import FakeGroup
+from tests.fix_group import FakeGroup, facts_of
 from tests.fix_nats_cluster import ACCOUNTS, nats_cluster
 from tests.server.monitoring.http_client import fields, get, shape
 
@@ -123,8 +123,14 @@ async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
     server = Server(config=load_text(text).options)
     server.group = group = FakeGroup(
         followers=[
-            Member("n1", active=1_000_000, tags=("az:1",), address="127.0.0.1:6222"),
-            Member("n2", active=2_000_000, tags=("az:2",)),
+            Member(
+                "n1",
+                active=1_000_000,
+                tags=("az:1",),
+                address="127.0.0.1:6222",
+                facts=facts_of("n1", tags=("az:1",)),
+            ),
+            Member("n2", active=2_000_000, tags=("az:2",), facts=facts_of("n2", tags=("az:2",))),
         ]
     )
     with nats_cluster(Path(directory)) as servers, server:
@@ -404,3 +410,53 @@ async def test_a_leader_answers_who_asks_for_the_leader(both: Both) -> None:
         asked = ("$SYS.REQ.SERVER.PING.JSZ", {"leader_only": True})
         answer = await side.ask_until(*asked, succeeded)
         assert answer["data"]["meta_cluster"]["leader"] == answer["server"]["name"]
+
+
+# What the settings of these servers are, and how many addresses are known.
+OF_SETTINGS = (
+    ".statsz.jetstream.config.",
+    ".data.jetstream.config.",
+    ".data.config.",
+    ".data.cluster.urls",
+)
+
+
+async def _all_answers(side: Side, subject: str, body: Any = b"") -> dict[str, Any]:
+    """The answers of all servers, by name."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answers = side.boss.request_many(subject, data, max_messages=3, timeout=10)
+    found = [json.loads(answer.data) async for answer in answers]
+    return {str((one.get("server") or one)["name"]): one for one in found}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "body"),
+    [
+        ("STATSZ", b""),
+        ("IDZ", b""),
+        ("HEALTHZ", b""),
+        ("VARZ", {"cluster": "C"}),
+        ("JSZ", {"raft": True}),
+    ],
+)
+async def test_followers_answer_what_all_servers_are_asked(
+    both: Both, endpoint: str, body: Any
+) -> None:
+    subject = f"$SYS.REQ.SERVER.PING.{endpoint}"
+    answers = [await _all_answers(side, subject, body) for side in (both.ours, both.theirs)]
+    ours, theirs = (without_raft(answer) for answer in answers)
+    assert ours.keys() == theirs.keys() == {"n0", "n1", "n2"}
+    for follower in both.group.followers:
+        found, wanted = (fields(shape(answer[follower.name])) for answer in (ours, theirs))
+        assert {one for one in found - wanted if not one.startswith(OF_SETTINGS)} == set()
+
+
+async def test_one_follower_is_asked_by_its_name_or_its_id(both: Both) -> None:
+    for subject in (
+        "$SYS.REQ.SERVER.PING.VARZ",
+        f"$SYS.REQ.SERVER.{facts_of('n1').server_id}.VARZ",
+    ):
+        found = await both.ours.ask(subject, {"server_name": "n1", "exact_match": True})
+        assert found["server"]["name"] == found["data"]["server_name"] == "n1"
+        assert found["data"]["mem"] == facts_of("n1").memory
+        assert found["data"]["tags"] == ["az:1"]

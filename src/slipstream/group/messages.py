@@ -12,6 +12,7 @@
     Heartbeat          ->    Heard                       the lease, and how far is committed
     Release            ->                                I lead no more: forget what you promised me
     Behind             ->    Missing                     my log begins behind what you need
+                       <-    About                       what this server says of itself, for others
 
     source                   server that is behind       about
     CheckpointBegin    <->   AskCheckpoint               what the entries have come to, in pieces
@@ -311,13 +312,20 @@ class CheckpointOver(_Message, frozen=True):
     transfer: int
 
 
+class About(_Message, frozen=True):
+    """What a follower says of itself, for those who ask the leader about it. The group itself does
+    not read it."""
+
+    body: bytes
+
+
 CheckpointMessage = (
     AskCheckpoint | CheckpointBegin | CheckpointPiece | PieceStored | CheckpointEnd | CheckpointOver
 )
 Message = (
     AskSeal | WouldSeal | Prepare | Promise | Accept | Accepted | Outbid | Seal | Sealed | Refused
     | Append | Appended | Missing | Heartbeat | Heard | Release | Behind | Fetch | Fetched
-    | Trimmed | CheckpointMessage
+    | Trimmed | About | CheckpointMessage
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

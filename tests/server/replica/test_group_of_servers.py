@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import slipstream
-from slipstream.client.jetstream import Stream, StreamConfig
+from slipstream.client.jetstream import Placement, Stream, StreamConfig
 from slipstream.errors import ConfigError
+from tests.fix_nats_cluster import ACCOUNTS
 from tests.fix_server_process import CLI, environment
 from tests.server.group.waiting import until
 from tests.server.replica.serving import LOCAL, Publishers, ServedGroup, stored
@@ -201,6 +202,25 @@ async def test_clients_of_every_server_see_one_cluster(group: ServedGroup) -> No
             assert info.cluster is not None
             assert info.cluster.leader == leader.name
             assert {one.name for one in info.cluster.replicas} == others
+
+
+async def test_every_server_answers_what_all_are_asked(tmp_path: Path) -> None:
+    config = tmp_path / "accounts.conf"
+    config.write_text(ACCOUNTS + "server_tags: [ssd]\n")
+    async with ServedGroup(tmp_path, 3, "-c", str(config)) as group:
+        url = (await group.leader()).url.replace("://", "://boss:secret@")
+        names: set[str] = set()
+        async with slipstream.connect(url) as nc:
+            while len(names) < 3:  # until the followers have said what is true of them
+                asked = nc.request_many("$SYS.REQ.SERVER.PING", max_messages=3, timeout=0.5)
+                found = [json.loads(answer.data) async for answer in asked]
+                names = {one["server"]["name"] for one in found}
+        assert names == {server.name for server in group.servers}
+        assert all(one["server"]["tags"] == ["ssd"] for one in found)
+        assert all(one["statsz"]["mem"] > 0 for one in found)
+        async with slipstream.connect(group.urls) as nc:
+            placement = Placement(tags=["ssd"])
+            await nc.jetstream().create_stream(name="S", num_replicas=3, placement=placement)
 
 
 async def test_a_store_of_a_server_by_itself_is_not_taken_for_a_groups(tmp_path: Path) -> None:

@@ -26,6 +26,24 @@ NO_PEERS = "no suitable peers for placement"
 NO_REPLACEMENT = "no replacement peer connected"
 
 
+class ServerFacts(msgspec.Struct, frozen=True):
+    """What a follower says of itself to the leader, who answers for it."""
+
+    server_id: str
+    host: str  # where clients connect
+    port: int
+    cluster_address: str  # host:port, where the other servers connect
+    store_dir: str
+    start: int  # ns, Unix
+    memory: int  # bytes
+    cpu: float  # percent of one core
+    cores: int
+    connections: int  # of clients that it brings to the leader
+    connections_total: int
+    tags: tuple[str, ...] = ()  # in lower case
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class Member(msgspec.Struct, frozen=True):
     """One of the servers that follow the leader."""
 
@@ -36,6 +54,7 @@ class Member(msgspec.Struct, frozen=True):
     lag: int = 0  # entries of the log that it does not have yet
     address: str = ""  # host:port at which the leader has reached it, if that is known
     tags: tuple[str, ...] = ()  # its server_tags, in lower case, if they are known
+    facts: ServerFacts | None = None  # what else is known of it
 
 
 class Group(Protocol):

@@ -38,7 +38,7 @@ from slipstream.group import (
     Settings,
 )
 from slipstream.group.membership import Membership
-from slipstream.group.messages import CheckpointMessage
+from slipstream.group.messages import About, CheckpointMessage
 from slipstream.model.durations import SECOND
 from slipstream.server.group.checkpoints import Checkpoints, TrimmedError
 from slipstream.server.group.handshake import Greeting, Standing
@@ -54,6 +54,7 @@ WAITING_MAX = 64 * 1024 * 1024  # bytes that are appended, and not known to be c
 PIECE = 1024  # entries that `committed` gives at a time, at most
 KEEP_BYTES = 64 * 1024 * 1024  # of entries that stay when the log is trimmed
 HOLD_FACTOR = 8  # of these, for servers that come closer
+ABOUT_BYTES_MAX = 64 * 1024  # of what a server says of itself
 _TICK = 0.02  # s
 _TRIM_EVERY = SECOND // 4  # ns
 _ADMIT_EVERY = SECOND // 4
@@ -120,6 +121,7 @@ class GroupHost:
         self._member: Member | None = None
         self._identity: Identity | None = None
         self._heard: dict[str, Greeting] = {}  # the last of each server
+        self._about: dict[str, bytes] = {}  # what each server has said of itself, as it led or not
         self._founding: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._new: list[tuple[bytes, _Waiting]] = []  # bodies that are appended in the next turn
@@ -454,6 +456,15 @@ class GroupHost:
         """How far the other servers are; empty if this one does not lead. On any thread."""
         return self._member.followers(self._now()) if self._member is not None else []
 
+    def say_of_itself(self, about: bytes) -> None:
+        """Have the leader know this of this server, for those who ask. It may be lost."""
+        if self.leader_name not in ("", self.name) and not self._is_stopped:
+            self._send(self.leader_name, About(about))
+
+    def said_of_itself(self, name: str) -> bytes:
+        """What that server has last said of itself; empty for nothing. On any thread."""
+        return self._about.get(name, b"")
+
     def trim(self, index: int) -> None:
         """This server has applied, durably, all entries up to `index`, and needs them no more: they
         go, at once or later. Raises ValueError in a group that could not do without them."""
@@ -606,6 +617,9 @@ class GroupHost:
                 if isinstance(message, CheckpointMessage):
                     assert self._transfers is not None
                     self._transfers.received(sender, message)
+                elif isinstance(message, About):
+                    if len(message.body) <= ABOUT_BYTES_MAX:
+                        self._about[sender] = message.body
                 else:
                     self._member.receive(now, sender, message)
         except Exception as error:

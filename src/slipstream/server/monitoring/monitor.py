@@ -1,6 +1,5 @@
 """What the endpoints look at: the engine, the options it was started with, and the process."""
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from slipstream.model.durations import SECOND
 from slipstream.model.times import time_text
 from slipstream.server.measures import Measures
 from slipstream.server.options import ServerOptions
+from slipstream.server.process_load import ProcessLoad
 
 # Switches of nats-server, by its names; all stand for behaviour that is not here.
 FEATURE_FLAGS = {
@@ -19,8 +19,6 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": False,
     "js_snapshot_sources": False,
 }
-_CPU_SAMPLE_SECONDS = 1.0
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Monitor:
@@ -52,9 +50,7 @@ class Monitor:
         self.is_listening = True
         # Reads the configuration again and tells in a turn what was wrong with it, "" for nothing.
         self.reload: Callable[[Callable[[str], None]], None] | None = None
-        self._cpu_at = time.monotonic()
-        self._cpu_used = time.process_time()
-        self._cpu_percent = 0.0
+        self._load = ProcessLoad()
 
     def follow(self, options: ServerOptions, max_memory: int, max_storage: int) -> None:
         """The server goes on with other options."""
@@ -103,21 +99,11 @@ class Monitor:
 
     def memory_bytes(self) -> int:
         """Resident memory of the process; 0 where the system does not say."""
-        try:
-            with open("/proc/self/statm", "rb") as file:
-                return int(file.read().split()[1]) * _PAGE_BYTES
-        except (OSError, IndexError, ValueError):
-            return 0
+        return self._load.memory_bytes()
 
     def cpu_percent(self) -> float:
         """Share of one core that the process used of late, in percent."""
-        now = time.monotonic()
-        elapsed = now - self._cpu_at
-        if elapsed >= _CPU_SAMPLE_SECONDS:
-            used = time.process_time()
-            self._cpu_percent = round((used - self._cpu_used) / elapsed * 100, 1)
-            self._cpu_at, self._cpu_used = now, used
-        return self._cpu_percent
+        return self._load.cpu_percent()
 
 
 def uptime_text(duration: int) -> str:

@@ -1,6 +1,7 @@
 """The store of a server in a group: what its leader writes, on every server (docs/group.md).
 
     operations        what happens to files, as bytes: the entries of the group's log
+    about             what a follower says of itself to the leader
     group_view        what the engine of a leader knows of its group
     group_disk        the leader's disk: each sync is an entry that a majority has
     store_directory   the files, as the committed entries have made them, on every server

@@ -22,6 +22,7 @@ from slipstream.server.group import make_host, server_name_of
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
+from slipstream.server.replica.about import AboutServer
 from slipstream.server.replica.group_disk import GroupDisk
 from slipstream.server.replica.group_view import GroupView
 from slipstream.server.replica.relay import Relay
@@ -32,6 +33,7 @@ from slipstream.server.server import Server
 
 AGAIN_SECONDS = 1.0  # after a leader could not open the store
 SWITCH_SECONDS = 0.0005  # after which a busy thread lets another one run
+ABOUT_EVERY_SECONDS = 2.0  # a follower says what is true of it
 HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
 
 
@@ -77,6 +79,8 @@ class GroupServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
+        self._about = AboutServer(options)
+        self._telling: asyncio.Task[None] | None = None
 
     def _check_directory(self) -> None:
         options = self.options.jetstream
@@ -200,14 +204,16 @@ class GroupServer:
             await self._end()
             raise
         self._task = self._loop.create_task(self._follow_news(), name="group leadership")
+        self._telling = self._loop.create_task(self._say_of_itself(), name="about this server")
         log.info(f"Server is ready, in the group {self._cluster.name}")
 
     async def stop_here(self) -> None:
         """Stop. A leader hands over first, if there is somebody to lead."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        tasks = [task for task in (self._task, self._telling) if task is not None]
+        self._task = self._telling = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             if self._server is not None:
                 await self._hand_over("")
@@ -261,6 +267,17 @@ class GroupServer:
         """Of `Replica`: this server takes no part in the group any more, on its thread."""
         self.failed = why
         self.changed()
+
+    async def _say_of_itself(self) -> None:
+        """Have the leader know what is true of this server while it follows."""
+        replica, relay = self._replica, self._relay
+        assert replica is not None
+        assert relay is not None
+        while True:
+            if self._server is None:
+                about = self._about.encode(relay.port, relay.clients, relay.accepted)
+                replica.say_of_itself(about)
+            await asyncio.sleep(ABOUT_EVERY_SECONDS)
 
     async def _follow_news(self) -> None:
         assert self._news is not None

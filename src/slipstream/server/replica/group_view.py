@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from slipstream.engine.protocol.group import Member
+import msgspec
+
+from slipstream.engine.protocol.group import Member, ServerFacts
 from slipstream.server.group import server_name_of
 from slipstream.server.replica.replica import Replica
 
@@ -22,6 +24,7 @@ class GroupView:
         self._own_url = own_url
         self._replica = replica
         self._hand_over = hand_over
+        self._said: dict[str, tuple[bytes, ServerFacts | None]] = {}  # by server
 
     @property
     def followers(self) -> Sequence[Member]:
@@ -32,8 +35,23 @@ class GroupView:
             lag = max(host.committed_index - synced, 0)
             is_offline = active > OFFLINE_NS
             is_current = not is_offline and lag <= CURRENT_LAG
-            found.append(Member(server_name_of(name), is_current, is_offline, active, lag))
+            facts = self._facts(name)
+            address, tags = (facts.cluster_address, facts.tags) if facts is not None else ("", ())
+            shown = server_name_of(name)
+            found.append(Member(shown, is_current, is_offline, active, lag, address, tags, facts))
         return found
+
+    def _facts(self, name: str) -> ServerFacts | None:
+        """What a server has last said of itself; None where that is not known."""
+        said = self._replica.host.said_of_itself(name)
+        before, facts = self._said.get(name, (b"", None))
+        if said != before:
+            try:
+                facts = msgspec.json.decode(said, type=ServerFacts)
+            except msgspec.MsgspecError:  # of another version
+                facts = None
+            self._said[name] = (said, facts)
+        return facts
 
     @property
     def client_urls(self) -> Sequence[str]:

@@ -148,6 +148,12 @@ class Replica:
         """Have a server leave the group, soon. Raises `Error`."""
         self._ask(lambda host: host.remove(server_name))
 
+    def say_of_itself(self, about: bytes) -> None:
+        """Have the leader know this of this server, for those who ask. It may be lost."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # of a loop that has closed
+            self._loop.call_soon_threadsafe(self.host.say_of_itself, about)
+
     def _ask(self, act: Callable[[GroupHost], None]) -> None:
         """Have the host do something, on its thread. Raises `Error`."""
         loop, host = self._loop, self.host

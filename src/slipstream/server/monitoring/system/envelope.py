@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from slipstream.engine.protocol.group import Member, ServerFacts
 from slipstream.engine.protocol.options import VERSION
 from slipstream.model.times import time_text
 from slipstream.server.monitoring.monitor import FEATURE_FLAGS, Monitor
 from slipstream.server.monitoring.values import to_json
 from slipstream.wire.headers import fields
 
+Answer = dict[str, Any]  # of an answer or an event
 _HAS_JETSTREAM = 1  # of `flags`
 _GZIP_HEADER = b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n"
 
@@ -19,11 +21,11 @@ class Envelopes:
         self.monitor = monitor
         self._sequence = 0
 
-    def server(self) -> dict[str, Any]:
+    def server(self) -> Answer:
         """`server` of a message; each has the next number."""
         engine, options = self.monitor.engine, self.monitor.options
         self._sequence += 1
-        info: dict[str, Any] = {
+        info: Answer = {
             "name": engine.server_name,
             "host": options.host,
             "id": engine.server_id,
@@ -46,7 +48,17 @@ class Envelopes:
         }
         return info
 
-    def event(self, kind: str) -> dict[str, Any]:
+    def server_that_follows(self, member: Member, facts: ServerFacts) -> Answer:
+        """`server` of a message that this server sends for one that follows it in the group."""
+        info = self.server()
+        info |= {"name": member.name, "host": facts.host, "id": facts.server_id}
+        for name, value in (("tags", list(facts.tags)), ("metadata", facts.metadata)):
+            info.pop(name, None)
+            if value:
+                info[name] = value
+        return info
+
+    def event(self, kind: str) -> Answer:
         """How an event of the type ``io.nats.server.advisory.v1.<kind>`` begins."""
         return {
             "type": f"io.nats.server.advisory.v1.{kind}",

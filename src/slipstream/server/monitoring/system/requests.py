@@ -4,7 +4,7 @@
 `SystemServices` receives the requests, and loads this module when the first one comes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -36,8 +36,9 @@ from slipstream.server.monitoring.endpoints.routez import routez
 from slipstream.server.monitoring.endpoints.subsz import SubszOptions, subsz
 from slipstream.server.monitoring.endpoints.varz import varz
 from slipstream.server.monitoring.monitor import Monitor
-from slipstream.server.monitoring.system.envelope import Envelopes
+from slipstream.server.monitoring.system.envelope import Answer, Envelopes
 from slipstream.server.monitoring.system.events import connections_event
+from slipstream.server.monitoring.system.followers import FollowerAnswers, known_followers
 from slipstream.server.monitoring.system.statsz import statsz
 from slipstream.server.monitoring.values import BadRequest
 from slipstream.wire.subjects import is_literal, is_subset
@@ -56,10 +57,17 @@ class Filter(msgspec.Struct, kw_only=True):
     def matches(self, monitor: Monitor) -> bool:
         """Whether this server is meant."""
         engine, options = monitor.engine, monitor.options
-        own_tags = {tag.lower() for tag in options.server_tags}
+        return self.matches_server(monitor, engine.server_name, options.host, options.server_tags)
+
+    def matches_server(
+        self, monitor: Monitor, name: str, host: str, server_tags: Iterable[str]
+    ) -> bool:
+        """Whether a server of this group is meant, or this one, which may be by itself."""
+        engine = monitor.engine
+        own_tags = {tag.lower() for tag in server_tags}
         return (
-            self._is_like(self.server_name, engine.server_name)
-            and self._is_like(self.host, options.host)
+            self._is_like(self.server_name, name)
+            and self._is_like(self.host, host)
             and self._is_like(self.cluster, engine.group.name if engine.group else "")
             and (not self.domain or self.domain == engine.options.domain)
             and {tag.lower() for tag in self.tags} <= own_tags
@@ -92,7 +100,6 @@ class _Refused(Exception):
         self.code = code
 
 
-Answer = dict[str, Any]  # what goes beside `server`
 Handler = Callable[[bytes], Answer]
 
 
@@ -143,6 +150,29 @@ class SystemRequests:
         if handler is None:
             return None
         return self._enveloped(handler, body)
+
+    def for_followers(self, tokens: list[str], body: bytes) -> Iterator[Answer]:
+        """The answers to the request after `$SYS.REQ.` for the servers that follow this one."""
+        if tokens == ["SERVER", "PING"]:
+            tokens = [*tokens, "STATSZ"]
+        if len(tokens) != 3 or tokens[0] != "SERVER":
+            return
+        _, name, what = tokens
+        for member, facts in known_followers(self._monitor.engine.group):
+            if name not in ("PING", facts.server_id):
+                continue
+            answers = FollowerAnswers(self._envelopes, member, facts)
+            if what == "IDZ":
+                yield answers.identity()
+            elif (handler := answers.find(what)) is not None:
+                try:
+                    wanted = _read(body, Filter)
+                    asked = _read(body, JszOptions) if what == "JSZ" else JszOptions()
+                except (BadRequest, _Refused):  # the leader says so
+                    return
+                is_meant = wanted.matches_server(self._monitor, member.name, facts.host, facts.tags)
+                if is_meant and not asked.leader_only:
+                    yield answers.enveloped(handler())
 
     def _find(self, tokens: list[str], own: Account | None) -> Handler | None:
         if own is not None:

@@ -84,10 +84,12 @@ def _respond(
     tokens = message.subject.decode("utf-8", "replace")[len(PREFIX) :].split(".")
     reply, header = message.reply, message.header()
     answer = requests.handle(tokens, message, own)
-    if answer is None:
+    others = list(requests.for_followers(tokens, message.body())) if own is None else []
+    if answer is None and not others:
         return 0
-    if answer != "":
-        _send(account, reply, answer, header)
+    for one in (answer, *others):
+        if one not in (None, ""):
+            _send(account, reply, one, header)
     return 1
 
 

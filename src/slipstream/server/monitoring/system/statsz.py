@@ -84,4 +84,8 @@ class Broadcast:
         envelopes = self._envelopes
         answer = {"server": envelopes.server(), "statsz": statsz(envelopes.monitor)}
         self._account.send(self._subject, b"", b"", to_json(answer, indent=0))
+        if self._engine.group is not None:
+            from slipstream.server.monitoring.system.followers import broadcast_followers
+
+            broadcast_followers(envelopes)
         self._wait(INTERVAL)
