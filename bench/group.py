@@ -1,5 +1,5 @@
 """Three servers that act as one, beside three nats-servers with streams of three replicas:
-``python -m bench.group [--rounds N]``.
+``python -m bench.group [--rounds N] [--load WORDS] [--group NAME]``.
 
 Both groups run on this machine, one after the other in each round, in turn first. Clients connect
 to the server that leads the stream. Prints a table of medians; a load that fails says so.
@@ -156,28 +156,31 @@ def groups() -> Iterator[Group]:
     """One of each kind."""
     yield Group("slipstream", SLIPSTREAM_COMMAND)
     yield Group("nats-server", NATS_SERVER.command)
-    yield Group("nats-server always", NATS_SERVER.command, "sync_interval: always")
+    yield Group("nats-server always", NATS_SERVER.command, ", sync_interval: always")
 
 
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.group", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--load", default="", help="only loads with these words in their name")
+    parser.add_argument("--group", default="", help="only groups with this in their name")
+    options = parser.parse_args()
     check_installed()
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in LOADS}
-    for number in range(rounds):
-        contenders = list(groups())
+    loads = {name: load for name, load in LOADS.items() if options.load in name}
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in loads}
+    for number in range(options.rounds):
+        contenders = [group for group in groups() if options.group in group.name]
         for group in contenders if number % 2 == 0 else reversed(contenders):
             with group:
-                for name, measure in LOADS.items():
+                for name, measure in loads.items():
                     try:
                         figure = measure(group)
                     except (RuntimeError, slipstream.Error) as error:
                         print(f"{group.name}, {name}: {error}", file=sys.stderr)
                         continue
                     found[name].setdefault(group.name, []).append(figure)
-    names = [group.name for group in groups()]
+    names = [group.name for group in groups() if options.group in group.name]
     print("| load | " + " | ".join(names) + " |")
     print("|---|" + "---:|" * len(names))
     for name, figures in found.items():

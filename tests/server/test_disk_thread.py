@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from slipstream.server import disk_thread
+from slipstream.server import disk_thread, quick_disk
 from slipstream.server.disk_thread import INLINE_BYTES_MAX, DiskThread
 from slipstream.server.measures import Measures
 
@@ -70,9 +70,9 @@ async def test_a_slow_disk_is_not_waited_for_on_the_loop(monkeypatch: pytest.Mon
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     events: list[tuple[str, str]] = []
     assert thread.run_here(Noted("first", events), 100)  # nothing is known of the disk yet
-    tried = [thread.run_here(Noted("next", events), 100) for _ in range(disk_thread.PROBE_EVERY)]
+    tried = [thread.run_here(Noted("next", events), 100) for _ in range(quick_disk.PROBE_EVERY)]
     thread.close()
-    assert tried == [False] * (disk_thread.PROBE_EVERY - 1) + [True]  # it may have become quick
+    assert tried == [False] * (quick_disk.PROBE_EVERY - 1) + [True]  # it may have become quick
 
 
 async def test_a_disk_that_is_slow_again_and_again_is_tried_on_the_loop_no_more(
@@ -82,9 +82,9 @@ async def test_a_disk_that_is_slow_again_and_again_is_tried_on_the_loop_no_more(
     monkeypatch.setattr(disk_thread, "perf_counter", lambda: next(ticks) * 1.0)
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     events: list[tuple[str, str]] = []
-    for _ in range(20 * disk_thread.PROBE_EVERY):
+    for _ in range(20 * quick_disk.PROBE_EVERY):
         thread.run_here(Noted("slow", events), 100)
-    tried = [thread.run_here(Noted("slow", events), 100) for _ in range(disk_thread.PROBE_EVERY)]
+    tried = [thread.run_here(Noted("slow", events), 100) for _ in range(quick_disk.PROBE_EVERY)]
     thread.close()
     assert not any(tried)
 

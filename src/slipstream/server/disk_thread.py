@@ -17,18 +17,15 @@ from slipstream.engine.commit.commit import BatchJob
 from slipstream.engine.stream.stream import Stream
 from slipstream.log.durability import Job
 from slipstream.server.measures import Measures
+from slipstream.server.quick_disk import QuickDisk
 
 # A batch of more bytes is not waited for on the loop, which gathers the next one meanwhile. What
 # one read brings of a client that has a few messages on their way is less, however many they are.
 INLINE_BYTES_MAX = 16 * 1024
-INLINE_SECONDS_MAX = 0.0005  # a disk that is slower than this, on average, is not waited for here
-PROBE_EVERY = 256  # after so many batches on the thread, one is tried on the loop again
-PROBED_SECONDS_MAX = 0.005  # ... unless they take longer than this, on average
 READS_MAX = 4  # of messages that are not in memory, at the same time
 # Jobs that take a processor, at the same time: each also waits for the disk, so two are worth it
 # on one processor, and more than four would leave little of a small machine to the clients.
 BESIDE_MIN, BESIDE_MAX = 2, 4
-_WEIGHT = 0.1
 
 
 class DiskThread:
@@ -53,8 +50,7 @@ class DiskThread:
         self._beside = ThreadPoolExecutor(beside, thread_name_prefix="slipstream-beside")
         self._running: set[Future[None]] = set()  # on these
         self.runs_here = True  # whether the loop may wait for a small batch
-        self._seconds = 0.0  # what a small batch takes, averaged
-        self._since_probe = 0
+        self._quick = QuickDisk()
 
     def start(self, job: Job) -> None:
         """Run a job on the thread, its `finish` on the loop."""
@@ -84,7 +80,7 @@ class DiskThread:
 
     def _finish(self, job: Job, seconds: float) -> None:
         if isinstance(job, BatchJob):
-            self._note(seconds)
+            self._quick.note(seconds)
         self._measure(job, seconds)
 
     def _measure(self, job: Job, seconds: float) -> None:
@@ -105,26 +101,14 @@ class DiskThread:
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run a small batch on the loop, if the disk is quick; False if it is to be started."""
-        if size > INLINE_BYTES_MAX or not self.runs_here or not self._is_quick():
+        if size > INLINE_BYTES_MAX or not self.runs_here or not self._quick.is_quick():
             return False
         begin = perf_counter()
         job.run()
         seconds = perf_counter() - begin
-        self._note(seconds)
+        self._quick.note(seconds)
         self._measure(job, seconds)
         return True
-
-    def _is_quick(self) -> bool:
-        if self._seconds <= INLINE_SECONDS_MAX:
-            return True
-        self._since_probe += 1
-        if self._since_probe >= PROBE_EVERY and self._seconds < PROBED_SECONDS_MAX:
-            self._since_probe = 0
-            return True
-        return False
-
-    def _note(self, seconds: float) -> None:
-        self._seconds += (min(seconds, 0.01) - self._seconds) * _WEIGHT
 
     def wait(self) -> None:
         """Block until what is written on the threads has ended; what follows from it comes

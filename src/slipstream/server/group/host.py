@@ -6,8 +6,9 @@
     host.trim(index)                             what they have come to is kept, so they may go
 
 Each input, a message, a finished job, a tick or new entries, is a turn: the member handles it, what
-it says leaves, and its jobs go to a thread of their own, one behind the other. The clock goes
-forward only, and counts the time in which the machine sleeps, so that no lease outlives that.
+it says leaves, and its jobs are done, one behind the other (`log_writer`). What a turn says leaves
+before its jobs are done: a leader's entries are on their way while it syncs its own copy. The clock
+goes forward only, and counts the time in which the machine sleeps, so that no lease outlives that.
 
 **The first start.** A store that is empty is that of a new server, or one that has been lost, after
 which nobody knows what this server has promised. So a group is founded once each server has heard
@@ -24,7 +25,6 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.group import (
@@ -45,6 +45,7 @@ from slipstream.server.group.handshake import Greeting, Standing
 from slipstream.server.group.joining import new_member_name, next_members, server_name_of
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import Links, LinkSettings
+from slipstream.server.group.log_writer import LogWriter
 from slipstream.server.group.store import GroupStore, Identity, Stored
 from slipstream.server.group.transfers import Transfers
 from slipstream.server.logger import Logger
@@ -73,17 +74,26 @@ def clock() -> int:
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+Answer = Callable[[int, Error | None], None]  # an entry's index; or why it has none
+
+
 class _Waiting:
     """An append whose caller waits."""
 
-    __slots__ = ("deadline", "epoch", "future", "mark", "size")
+    __slots__ = ("_answer", "deadline", "epoch", "mark", "size")
 
-    def __init__(self, future: "asyncio.Future[int]", size: int, deadline: int, epoch: int) -> None:
-        self.future = future
+    def __init__(self, answer: Answer, size: int, deadline: int, epoch: int) -> None:
+        self._answer: Answer | None = answer
         self.epoch = epoch  # in which it is to be appended
         self.size = size
         self.deadline = deadline
         self.mark: Mark | None = None
+
+    def answer(self, index: int, error: Error | None = None) -> None:
+        """Tell the caller, once."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer(index, error)
 
 
 class GroupHost:
@@ -117,7 +127,8 @@ class GroupHost:
         self._now = now
         self._loop = asyncio.get_running_loop()
         self._links = Links(name, links, self, log, contexts)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="slipstream-group")
+        self._writer = LogWriter(self._loop, store, self._written)
+        self._here: DiskJob | None = None  # it is done once what was said before it has left
         self._member: Member | None = None
         self._identity: Identity | None = None
         self._heard: dict[str, Greeting] = {}  # the last of each server
@@ -145,7 +156,7 @@ class GroupHost:
 
     async def start(self) -> None:
         """Read the store, listen, dial; the group serves once a majority has. Raises `Error`."""
-        stored = await self._loop.run_in_executor(self._thread, self._open)
+        stored = await self._writer.run(self._open)
         if stored is not None:
             base = stored.state.base.index if stored.state is not None else 0
             self.log_end = base + len(stored.entries)
@@ -223,7 +234,7 @@ class GroupHost:
         if self._transfers is not None:
             await self._transfers.stop()
         await self._links.stop()
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._writer.close()
         self._store.close()
         self._end_waits("this server stops")
         self._wake_readers()
@@ -320,7 +331,7 @@ class GroupHost:
             return self._store.open()
 
         try:
-            stored = await self._loop.run_in_executor(self._thread, found)
+            stored = await self._writer.run(found)
         except (OSError, Error) as error:
             self._fail(f"the store {self._store.path} cannot be made: {error}")
             return
@@ -532,6 +543,22 @@ class GroupHost:
         Raises `NotLeaderError` or `BusyError` if it was not appended, `OutcomeUnknownError` if it
         was and may be in the log or not.
         """
+        future: asyncio.Future[int] = self._loop.create_future()
+
+        def answer(index: int, error: Error | None) -> None:
+            if future.done():  # who waited was cancelled
+                return
+            if error is None:
+                future.set_result(index)
+            else:
+                future.set_exception(error)
+
+        self.submit(body, answer, timeout, epoch)
+        return await future
+
+    def submit(self, body: bytes, answer: Answer, timeout: float = 10.0, epoch: int = 0) -> None:
+        """As `append`, for a caller that does not wait: it is told, in a turn of this host. Raises
+        `NotLeaderError` and `BusyError` at once, if it can."""
         if len(body) > BODY_MAX:
             raise ValueError(f"an entry of {len(body)} bytes: at most {BODY_MAX} are taken")
         now_in = self.epoch
@@ -543,14 +570,12 @@ class GroupHost:
             raise BusyError(
                 f"{self._waiting_size} bytes wait for a majority of the group: try again later"
             )
-        future: asyncio.Future[int] = self._loop.create_future()
         deadline = self._now() + int(timeout * SECOND)
-        waiting = _Waiting(future, len(body), deadline, now_in)
+        waiting = _Waiting(answer, len(body), deadline, now_in)
         if not self._new:
             self._loop.call_soon(self._append)
         self._new.append((body, waiting))
         self._waiting_size += len(body)
-        return await future
 
     def _no_leader(self) -> str:
         if self.failed:
@@ -570,8 +595,7 @@ class GroupHost:
         except NotLeaderError as error:
             for _, waiting in new:
                 self._waiting_size -= waiting.size
-                if not waiting.future.done():
-                    waiting.future.set_exception(NotLeaderError(str(error)))
+                waiting.answer(0, NotLeaderError(str(error)))
             return
         for (_, waiting), mark in zip(new, marks, strict=True):
             waiting.mark = mark
@@ -650,26 +674,29 @@ class GroupHost:
         except Exception as error:
             self._stop_at_fault("the time", error)
         for waiting in self._waiting:
-            if now >= waiting.deadline and not waiting.future.done():
-                waiting.future.set_exception(
+            if now >= waiting.deadline:
+                waiting.answer(
+                    0,
                     OutcomeUnknownError(
                         "no majority has answered in time: the entry may be in the log or not"
-                    )
+                    ),
                 )
         self._turn()
 
-    def _run(self, job: DiskJob) -> None:
-        """On the thread."""
-        why = ""
-        try:
-            self._store.write(job)
-        except Exception as error:
-            why = str(error) or repr(error)
-        self._loop.call_soon_threadsafe(self._written, job.number, why)
-
     def _written(self, number: int, why: str) -> None:
-        if self._member is None or self._is_stopped:
-            return
+        """A job was done on the thread, or has failed."""
+        if self._member is not None and not self._is_stopped:
+            self._take_result(number, why)
+            self._turn()
+
+    def _write_here(self) -> None:
+        job, self._here = self._here, None
+        if job is not None and not self._is_stopped:
+            self._take_result(job.number, self._writer.write_here(job))
+            self._turn()
+
+    def _take_result(self, number: int, why: str) -> None:
+        assert self._member is not None
         if why:
             self._member.fail(f"the disk has failed: {why}")
         else:
@@ -677,7 +704,6 @@ class GroupHost:
                 self._member.synced(self._now(), number)
             except Exception as error:
                 self._stop_at_fault("a finished write", error)
-        self._turn()
 
     # -- outputs ---------------------------------------------------------------------------------
 
@@ -687,11 +713,7 @@ class GroupHost:
             return
         member = self._member
         assert member is not None
-        for receiver, message in member.take_messages():
-            self._links.send(receiver, message)
-        self._links.flush()
-        while (job := member.take_job()) is not None:
-            self._thread.submit(self._run, job)
+        self._say_and_write(member)
         if member.failed and not self.failed:
             self._fail(self._removed() if member.is_removed else member.failed)
         self._settle(member)
@@ -704,6 +726,25 @@ class GroupHost:
             if is_new and self._leader_name:
                 self._log.info(f"{server_name_of(self._leader_name)} leads the group")
             self.on_change()
+
+    def _say_and_write(self, member: Member) -> None:
+        """Have messages leave and jobs be done, and what follows from these. The socket is written
+        to after a callback of the loop has ended, so a job that follows messages has the next."""
+        while True:
+            messages = member.take_messages()
+            for receiver, message in messages:
+                self._links.send(receiver, message)
+            if messages:
+                self._links.flush()
+            if self._here is not None or (job := member.take_job()) is None:
+                return
+            if not self._writer.may_write_here(job):
+                self._writer.start(job)
+            elif messages:
+                self._here = job
+                self._loop.call_soon(self._write_here)
+            else:
+                self._take_result(job.number, self._writer.write_here(job))
 
     def _settle(self, member: Member) -> None:
         """Tell those who wait."""
@@ -719,8 +760,7 @@ class GroupHost:
                 break
             waits.popleft()
             self._waiting_size -= first.size
-            if not first.future.done():
-                first.future.set_result(first.mark.index)
+            first.answer(first.mark.index)
         damaged = len(member.log.damaged)
         if committed > self._committed or damaged < self._damaged or self._was_installing:
             self._wake_readers()
@@ -728,14 +768,12 @@ class GroupHost:
         self._was_installing = member.is_installing
 
     def _end_waits(self, why: str) -> None:
-        for waiting in [*self._waiting, *(one for _, one in self._new)]:
-            if not waiting.future.done():
-                waiting.future.set_exception(
-                    OutcomeUnknownError(f"{why}: the entry may be in the log or not")
-                )
+        left = [*self._waiting, *(one for _, one in self._new)]
         self._waiting.clear()
         self._new.clear()
         self._waiting_size = 0
+        for waiting in left:
+            waiting.answer(0, OutcomeUnknownError(f"{why}: the entry may be in the log or not"))
 
     def _wake_readers(self) -> None:
         readers, self._readers = self._readers, []

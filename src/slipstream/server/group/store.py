@@ -236,12 +236,21 @@ class GroupStore:
             self._broken = str(error) or repr(error)
             raise
 
+    def is_small(self, job: DiskJob, bytes_max: int) -> bool:
+        """Whether a job is one write and one sync, of so many bytes at the most."""
+        size = sum(len(entry.body) for write in job.writes for entry in write.entries)
+        return size <= bytes_max and not job.is_reset and not self._has_state(job)
+
+    def _has_state(self, job: DiskJob) -> bool:
+        """Whether the copies of the state are to be written, too."""
+        is_due = self._end[0] >= self._kept_end + KEEP_EVERY
+        return job.is_state_first or not job.writes or is_due or self._promises_other(job.state)
+
     def _write(self, job: DiskJob) -> None:
         self._job += 1
         if job.is_reset:
             self._reset(job.state)
-        is_due = self._end[0] >= self._kept_end + KEEP_EVERY
-        if job.is_state_first or not job.writes or is_due or self._promises_other(job.state):
+        if self._has_state(job):
             self._keep(job.state)
         if job.writes:
             self._append(job)

@@ -72,7 +72,6 @@ class Replica:
         self._gate = threading.Lock()  # for the next two
         self._unanswered: set[Future[None]] = set()  # of entries that were submitted
         self._has_ended = False
-        self._appends: set[asyncio.Task[None]] = set()
         self._waiting: deque[tuple[int, Future[None]]] = deque()  # committed, and not applied yet
         self._unkept = 0  # bytes that were applied since the last `keep`
         self._has_unkept: asyncio.Event | None = None
@@ -231,29 +230,32 @@ class Replica:
             self._fail(f"the program has made a mistake: {error!r}; start the server again")
 
     def _append(self, body: bytes, future: "Future[None]", epoch: int) -> None:
-        assert self._loop is not None
-        task = self._loop.create_task(self._append_one(body, future, epoch))
-        self._appends.add(task)  # or nobody would have it but the loop, weakly
-        task.add_done_callback(self._appends.discard)
-
-    async def _append_one(self, body: bytes, future: "Future[None]", epoch: int) -> None:
         try:
-            index = await self.host.append(body, epoch=epoch)
+            self.host.submit(body, partial(self._appended, future), epoch=epoch)
         except BaseException as error:  # whatever it is, a thread of the disk waits for the answer
-            future.set_exception(LostLeadError(str(error) or repr(error)))
+            self._not_appended(future, error)
             if not isinstance(error, Exception):
                 raise
-            if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
-                self._log.fault("appending an entry of the group", error)
-            self._look()
-            return
+
+    def _appended(self, future: "Future[None]", index: int, error: Error | None) -> None:
+        """An entry is committed, or is not known to be."""
         directory = self.directory
-        if directory is None or self._failed:  # nothing is applied any more
+        if error is not None:
+            self._not_appended(future, error)
+        elif directory is None or self._failed:  # nothing is applied any more
             future.set_exception(LostLeadError(self._failed or "this server stops"))
         elif directory.applied >= index:
             future.set_result(None)
         else:
             self._waiting.append((index, future))
+
+    def _not_appended(self, future: "Future[None]", error: BaseException) -> None:
+        future.set_exception(LostLeadError(str(error) or repr(error)))
+        if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
+            self._log.fault("appending an entry of the group", error)
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon(self._look)
 
     # -- entries ---------------------------------------------------------------------------------
 

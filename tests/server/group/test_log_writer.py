@@ -1,0 +1,116 @@
+"""Which jobs of a member are done on the loop, which on a thread, and in which order."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from slipstream.group import DiskJob, Entry, State
+from slipstream.group.messages import BEGINNING, make_entry
+from slipstream.group.outbox import Write
+from slipstream.log.disk import OsDisk
+from slipstream.server.group import log_writer
+from slipstream.server.group.log_writer import INLINE_BYTES_MAX, LogWriter
+from slipstream.server.group.store import GroupStore, Identity
+from slipstream.server.quick_disk import LONG_SECONDS, PROBE_EVERY
+from tests.server.group.waiting import until
+
+HERE = threading.get_ident
+
+
+class Jobs:
+    """Jobs of one entry each, for a store that notes which of them were done, and where."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = GroupStore(OsDisk(), str(path))
+        self.store.found(Identity("test", "n1", ("n1",)))
+        self.done: list[tuple[int, bool]] = []  # number, and whether on the loop
+        self.told: list[tuple[int, str]] = []
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.loop_thread = HERE()
+        self.writer = LogWriter(asyncio.get_running_loop(), self.store, self._written)
+        self._write = self.store.write
+        self.store.write = self._note  # type: ignore[method-assign]
+        self._last = BEGINNING
+        self._number = 0
+
+    def _note(self, job: DiskJob) -> None:
+        self.may_go.wait(30)
+        self._write(job)
+        self.done.append((job.number, HERE() == self.loop_thread))
+
+    def _written(self, number: int, why: str) -> None:
+        self.told.append((number, why))
+
+    def next(self, body: bytes = b"x", state: State | None = None) -> DiskJob:
+        entry: Entry = make_entry(1, self._last, body)
+        self._last = entry.mark
+        self._number += 1
+        return DiskJob(self._number, [Write(entry.index, [entry])], state or State(), False)
+
+    async def all_told(self, count: int) -> None:
+        await until(lambda: len(self.told) >= count, f"{count} jobs are done on the thread")
+
+
+@pytest.fixture
+async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
+    jobs = Jobs(tmp_path / "group")
+    yield jobs
+    jobs.may_go.set()
+    jobs.writer.close()
+    jobs.store.close()
+
+
+async def test_a_small_job_is_done_at_once(jobs: Jobs) -> None:
+    job = jobs.next()
+    assert jobs.writer.may_write_here(job)
+    assert jobs.writer.write_here(job) == ""
+    assert jobs.done == [(1, True)]
+
+
+@pytest.mark.parametrize("what", ["bytes", "promise"])
+async def test_a_job_that_takes_longer_is_for_the_thread(jobs: Jobs, what: str) -> None:
+    body = b"x" * (INLINE_BYTES_MAX + 1) if what == "bytes" else b"x"
+    job = jobs.next(body, State(sealed=7) if what == "promise" else None)
+    assert not jobs.writer.may_write_here(job)
+    jobs.writer.start(job)
+    await jobs.all_told(1)
+    assert jobs.done == [(1, False)]
+    assert jobs.told == [(1, "")]
+
+
+async def test_no_job_overtakes_one_on_the_thread(jobs: Jobs) -> None:
+    jobs.may_go.clear()
+    jobs.writer.start(jobs.next())
+    second = jobs.next()
+    assert not jobs.writer.may_write_here(second)
+    jobs.writer.start(second)
+    jobs.may_go.set()
+    await jobs.all_told(2)
+    assert jobs.done == [(1, False), (2, False)]
+    assert jobs.writer.may_write_here(jobs.next())
+
+
+async def test_after_one_long_sync_jobs_go_to_the_thread(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter([0.0, LONG_SECONDS * 1.1])
+    monkeypatch.setattr(log_writer, "perf_counter", lambda: next(ticks, 0.0))
+    assert jobs.writer.write_here(jobs.next()) == ""
+    assert not jobs.writer.may_write_here(jobs.next())
+    asked = [jobs.writer.may_write_here(jobs.next()) for _ in range(PROBE_EVERY - 1)]
+    assert asked == [False] * (PROBE_EVERY - 2) + [True]  # it may have become quick again
+
+
+async def test_a_job_that_fails_says_why(jobs: Jobs) -> None:
+    def fail(job: DiskJob) -> None:
+        raise OSError(5, "Input/output error")
+
+    jobs.store.write = fail  # type: ignore[method-assign]
+    assert jobs.writer.write_here(jobs.next()) == "[Errno 5] Input/output error"
+    jobs.writer.start(jobs.next())
+    await jobs.all_told(1)
+    assert jobs.told == [(2, "[Errno 5] Input/output error")]
