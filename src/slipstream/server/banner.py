@@ -96,6 +96,8 @@ def announce_listener(log: Logger, options: ServerOptions, port: int) -> None:
     if options.tls is not None:
         also = " (and clients without it are let in)" if options.allow_non_tls else ""
         log.info(f"TLS required for client connections{also}")
+    if options.proxy_protocol:
+        log.info("PROXY protocol enabled for client connections")
 
 
 def memory_for_streams(options: ServerOptions) -> int:

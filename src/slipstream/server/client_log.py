@@ -79,6 +79,11 @@ class ClientLog:
         if self._log.debugging:
             self._log.debug(f"{self.label()} - Client connection created")
 
+    def speaks_for(self, before: str) -> None:
+        """The client is at another address than the connection of `before`."""
+        if self._log.debugging:
+            self._log.debug(f"{self.label()} - Client is here by the connection of {before}")
+
     def error(self, text: str) -> None:
         """Something about it is wrong."""
         self._log.error(f"{self.label()} - {text}")

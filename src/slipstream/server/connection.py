@@ -75,6 +75,39 @@ class Connection(asyncio.Protocol):
         self.facts.update(ip=peer[0], port=peer[1])
         self.runtime.connections.add(self)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether this side has closed it: what still comes in is of no interest."""
+        return self._ending
+
+    def speaks_for(self, host: str, port: int) -> None:
+        """It was made for a client at another address."""
+        before = self.log.label()
+        self.facts.update(ip=host, port=port)
+        if self.session is not None:
+            self.session.facts.update(ip=host, port=port)
+        self.log.speaks_for(before)
+
+    def greet_again(self) -> None:
+        """Send INFO once more, to a client whose address was not known before. A server in between
+        has kept back all that was sent up to now."""
+        session, runtime = self.session, self.runtime
+        if session is None or session.closed:
+            return
+        runtime.enter()
+        session.out.clear()
+        runtime.engine.send_info(session)
+        runtime.leave()
+
+    def refuse(self, why: str) -> None:
+        """End it before its session has read anything."""
+        self.log.error(why)
+        if self.session is not None and not self.session.closed:
+            self.runtime.enter()
+            self.session.gone("Protocol Violation")
+            self.runtime.leave()
+        self.abort()
+
     def open_session(self) -> None:
         """The session begins, with INFO."""
         runtime = self.runtime

@@ -282,6 +282,7 @@ class ServerOptions(msgspec.Struct, kw_only=True):
     port: int = DEFAULT_PORT
     client_advertise: str = ""
     allow_non_tls: bool = False
+    proxy_protocol: bool = False
     pid_file: str = ""
     ports_file_dir: str = ""
     server_tags: list[str] = msgspec.field(default_factory=list)

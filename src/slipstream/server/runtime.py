@@ -43,6 +43,8 @@ class Runtime:
         self.log = log
         self.tls: Tls | None = None  # for connections to come
         self.allow_non_tls = False
+        self.relay_key = b""  # with which servers of the group prove that they speak for clients
+        self.proxy_protocol = False  # whether everybody may say for whom a connection was made
         self.write_deadline_seconds = 10.0
         self.loop = asyncio.get_running_loop()
         self.clock = Clock(time.time_ns())
@@ -165,12 +167,13 @@ class Runtime:
     async def listen(self, host: str, port: int) -> int:
         """Accept clients; the port, which the system chose for 0. Raises `OSError`."""
 
-        def accept() -> Connection:
-            if self.tls is None:
-                return Connection(self)
-            from slipstream.server.tls_connection import TlsConnection
+        def accept() -> asyncio.Protocol:
+            connection = self._new_connection()
+            if not self.relay_key and not self.proxy_protocol:
+                return connection
+            from slipstream.server.proxied import Proxied
 
-            return TlsConnection(self, self.tls)
+            return Proxied(connection, self.relay_key, self.proxy_protocol)
 
         listeners = await open_listeners(host, port)
         found: int = listeners[0].getsockname()[1]
@@ -178,6 +181,13 @@ class Runtime:
             server = await self.loop.create_server(accept, sock=listener, backlog=BACKLOG)
             self._servers.append(server)
         return found
+
+    def _new_connection(self) -> Connection:
+        if self.tls is None:
+            return Connection(self)
+        from slipstream.server.tls_connection import TlsConnection
+
+        return TlsConnection(self, self.tls)
 
     def stop_listening(self) -> None:
         """Accept no more."""

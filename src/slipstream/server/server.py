@@ -54,6 +54,10 @@ class Lead(Protocol):
     def root(self) -> str:
         """Of the store, on the disk."""
 
+    @property
+    def relay_key(self) -> bytes:
+        """With which the other servers prove that they speak for clients (`relay_proof`)."""
+
     def may_answer(self) -> bool:
         """Whether all that is committed anywhere is committed here."""
 
@@ -179,6 +183,9 @@ class Server:
         runtime.engine.on_problem = log.error
         runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
         runtime.allow_non_tls = options.allow_non_tls
+        runtime.proxy_protocol = options.proxy_protocol
+        if self.lead is not None:
+            runtime.relay_key = self.lead.relay_key
         if options.tls is not None:
             from slipstream.server.tls import Tls
 

@@ -57,6 +57,13 @@ class TlsConnection(Connection):
         if session is not None and session.timer is not None:
             session.timer.cancel()  # the time to authenticate begins once TLS is up
 
+    def greet_again(self) -> None:
+        """Send INFO once more, in the clear; with `handshake_first` it has not been sent at all."""
+        self._held.clear()
+        self._in_the_clear = True
+        super().greet_again()
+        self._in_the_clear = False
+
     def data_received(self, data: bytes) -> None:
         """Bytes from the network."""
         if self._state == PLAIN:

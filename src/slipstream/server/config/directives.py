@@ -343,6 +343,11 @@ TOP = Block(
         ),
         optional("allow_non_tls", Boolean, "Let clients stay without TLS."),
         optional(
+            "proxy_protocol",
+            Boolean,
+            "Believe headers of the PROXY protocol, of whoever reaches the client port.",
+        ),
+        optional(
             "authorization",
             Authorization,
             "Who may connect.",
@@ -389,7 +394,6 @@ TOP = Block(
         no_effect("feature_flags", entries_kind("map of booleans", Boolean), "Of nats-server."),
         # Not supported yet
         refused("write_timeout", "What a write that takes too long leads to."),
-        refused("proxy_protocol", "PROXY protocol on the client port."),
         refused("proxies", "Trusted proxies.", "trusted"),
         refused("ocsp", "OCSP stapling."),
         refused("ocsp_cache", "Cache of OCSP responses."),

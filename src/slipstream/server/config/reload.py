@@ -44,6 +44,7 @@ _NAMES = {
     "jetstream.domain": "JetStreamDomain",
     "jetstream.strict": "NoJetStreamStrict",
     "limits.max_subscriptions": "MaxSubs",
+    "proxy_protocol": "ProxyProtocol",
     "monitoring.host": "HTTPHost",
     "monitoring.http_base_path": "HTTPBasePath",
     "monitoring.http_port": "HTTPPort",

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from secrets import token_hex
 
 import msgspec
 
@@ -22,6 +23,7 @@ from slipstream.server.group import make_host, server_name_of
 from slipstream.server.logger import Logger
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
+from slipstream.server.relay_proof import TOKEN_SIZE, relay_key
 from slipstream.server.replica.about import AboutServer
 from slipstream.server.replica.group_disk import GroupDisk
 from slipstream.server.replica.group_view import GroupView
@@ -40,9 +42,12 @@ HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
 class GroupLead:
     """What the leader's `Server` needs."""
 
-    def __init__(self, replica: Replica, epoch: int, disk: GroupDisk, root: str) -> None:
+    def __init__(
+        self, replica: Replica, epoch: int, disk: GroupDisk, root: str, relay_key: bytes
+    ) -> None:
         self.disk = disk
         self.root = root
+        self.relay_key = relay_key
         self._replica = replica
         self._epoch = epoch
 
@@ -73,6 +78,7 @@ class GroupServer:
         self._replica: Replica | None = None
         self._relay: Relay | None = None
         self._server: Server | None = None  # while this one leads
+        self._token = token_hex(TOKEN_SIZE)  # what followers prove with that they bring clients
         self._epoch = 0  # in which it does
         self._lead_disk: GroupDisk | None = None  # that it does it on
         self._last_epoch = 0  # in which it has opened the store
@@ -299,7 +305,8 @@ class GroupServer:
             if self.runtime is not None:
                 self.runtime.turn(self.runtime.engine.group_changed)
             if self._server is None:
-                relay.follow(self._leader_elsewhere(replica))
+                key = relay_key(self._cluster.secret, replica.leader_token)
+                relay.follow(self._leader_elsewhere(replica), key)
 
     def _tell(self, error: Exception) -> None:
         if isinstance(error, (OSError, Error)):
@@ -341,7 +348,7 @@ class GroupServer:
         relay.stop_listening()
         self._epoch = epoch
         if epoch == self._last_epoch:  # what was under way then has an outcome first
-            await asyncio.wrap_future(replica.announce(self._client_address(), epoch))
+            await self._announce(replica, epoch)
         self._last_epoch = epoch
         assert replica.directory is not None
         root = replica.directory.root
@@ -355,7 +362,8 @@ class GroupServer:
             jetstream=msgspec.structs.replace(self.options.jetstream, store_dir=root),
         )
         server = Server(config=options, log=self.log)
-        server.lead = GroupLead(replica, epoch, disk, root)
+        key = relay_key(self._cluster.secret, self._token)
+        server.lead = GroupLead(replica, epoch, disk, root, key)
         server.group = GroupView(
             self._cluster.name, self._client_address(), replica, self.hand_over
         )
@@ -367,8 +375,12 @@ class GroupServer:
         self._server = server
         if self._owns_process and server.runtime is not None:
             server.runtime.have_process_alone(self.options.busy_poll)
-        await asyncio.wrap_future(replica.announce(self._client_address(), epoch))
+        await self._announce(replica, epoch)
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
+
+    async def _announce(self, replica: Replica, epoch: int) -> None:
+        """Have all servers know where this one takes clients, and their own."""
+        await asyncio.wrap_future(replica.announce(self._client_address(), epoch, self._token))
 
     async def _follow(self) -> None:
         """Leave what was begun, and relay clients from now on."""

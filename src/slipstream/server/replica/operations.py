@@ -30,7 +30,9 @@ class Kind(IntEnum):
     REMOVE_TREE = 5  # a directory and what is in it
     RENAME = 6  # to the other path
     TRUNCATE = 7  # to `offset` bytes
-    LEADS = 8  # who leads from here on; `data` says where clients find it
+    # Who leads from here on; `data` says where clients find it, `other` is its token, with which
+    # servers prove that they bring clients there.
+    LEADS = 8
 
 
 class Operation(NamedTuple):

@@ -1,5 +1,6 @@
 """Clients that come to a follower: their bytes go on to the leader, and its answers back.
 
+The leader is told first, and has it proved, at which address the client is (`relay_proof`).
 So a client may know the address of any server of the group. When the leader changes, its
 connections end, and the client connects again, as NATS clients do by themselves.
 """
@@ -10,6 +11,8 @@ from contextlib import suppress
 
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
+from slipstream.server.proxy_header import SIGNATURE, Address
+from slipstream.server.relay_proof import NONCE_SIZE, announce, prove
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
@@ -30,6 +33,7 @@ class Relay:
         self._log = log
         self.leader = ""  # host and port; "": nobody knows
         self.accepted = 0  # clients, since this process has started
+        self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,8 +62,10 @@ class Relay:
         self._servers.clear()
         self._end()
 
-    def follow(self, leader: str) -> None:
-        """The leader is at this host and port; "": nobody knows."""
+    def follow(self, leader: str, key: bytes = b"") -> None:
+        """The leader is at this host and port; "": nobody knows. It is told the addresses of
+        clients if there is a `key`."""
+        self._key = key
         if leader == self.leader:
             return
         self.leader = leader
@@ -95,7 +101,11 @@ class Relay:
         with suppress(OSError, TimeoutError, asyncio.CancelledError):
             try:
                 async with asyncio.timeout(LEADER_SECONDS_MAX):
-                    there = await self._connect()
+                    there = await self._reach(writer)
+            except _RefusedError as error:
+                writer.write(error.said)
+                writer.close()
+                return
             except BaseException:
                 writer.transport.abort()
                 raise
@@ -116,6 +126,58 @@ class Relay:
                 return await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
             except OSError:  # it has failed, and the others do not know it yet
                 await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _reach(
+        self, client: asyncio.StreamWriter
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the leader, which knows at which address the client is. Raises
+        `_RefusedError`."""
+        while True:
+            reader, writer = await self._connect()
+            leader = self.leader
+            is_reached = False
+            try:
+                await self._announce(client, reader, writer)
+                is_reached = leader == self.leader
+            except asyncio.IncompleteReadError as error:
+                if b"-ERR" in error.partial:
+                    raise _RefusedError(error.partial) from error
+            except (OSError, asyncio.LimitOverrunError):
+                pass
+            finally:
+                if not is_reached:
+                    writer.transport.abort()
+            if is_reached:
+                return reader, writer
+            await asyncio.sleep(AGAIN_SECONDS)  # its token may be on its way to this server
+
+    async def _announce(
+        self,
+        client: asyncio.StreamWriter,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """Tell the leader at which address the client is; what it sent before that is of no
+        account. Raises OSError, IncompleteReadError if it refuses, and LimitOverrunError if it is
+        no leader."""
+        key = self._key
+        peer, own = client.get_extra_info("peername"), client.get_extra_info("sockname")
+        if not key or not peer or not own:
+            return
+        header = announce(key, Address(*peer[:2]), Address(*own[:2]))
+        writer.write(header)
+        await reader.readuntil(SIGNATURE)
+        nonce = await reader.readexactly(NONCE_SIZE)
+        writer.write(prove(key, nonce, header))
+
+
+class _RefusedError(Exception):
+    """The leader has ended the connection; `said` is what it sent before, such as that it has too
+    many already."""
+
+    def __init__(self, said: bytes) -> None:
+        super().__init__("the leader has ended the connection")
+        self.said = said
 
 
 async def _join(

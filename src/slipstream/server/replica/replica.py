@@ -77,7 +77,7 @@ class Replica:
         self._has_unkept: asyncio.Event | None = None
         self._reader: asyncio.Task[None] | None = None  # applies what is committed
         self._led = 0  # the epoch that the owner knows this server to lead in
-        self._leader = ""
+        self._leader = ("", "")  # where clients find it, and its token
         self._failed = ""
 
     # -- for any thread --------------------------------------------------------------------------
@@ -133,10 +133,18 @@ class Replica:
             return ""
         return directory.clients.get(host.leader_name, "")
 
-    def announce(self, url: str, epoch: int) -> "Future[None]":
-        """Have all servers know where clients find this one, which leads in `epoch`. Once that is
-        done, all that was submitted before it is applied, or never will be."""
-        operation = Operation(Kind.LEADS, self.host.name, url.encode())
+    @property
+    def leader_token(self) -> str:
+        """With what this server proves to the leader that it brings clients (`relay_proof`); "" if
+        that is not known, or the leader asks for nothing."""
+        host, directory = self._host, self.directory
+        return directory.tokens.get(host.leader_name, "") if host and directory else ""
+
+    def announce(self, url: str, epoch: int, token: str = "") -> "Future[None]":
+        """Have all servers know where clients find this one, which leads in `epoch`, and with what
+        they prove that they bring clients. Once that is done, all that was submitted before it is
+        applied, or never will be."""
+        operation = Operation(Kind.LEADS, self.host.name, url.encode(), other=token)
         return self.submit(encode_operations([operation]), epoch)
 
     def hand_over(self, successor: str = "") -> None:
@@ -367,7 +375,7 @@ class Replica:
             epoch = self._led if epoch == self._led else 0  # not all is applied yet
         if self._failed:
             epoch = 0
-        leader = self.leader_url
+        leader = (self.leader_url, self.leader_token)
         if (epoch, leader) != (self._led, self._leader):
             self._led, self._leader = epoch, leader
             self._owner.changed()

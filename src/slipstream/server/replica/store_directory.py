@@ -43,6 +43,7 @@ class Applied(msgspec.Struct, frozen=True):
     number: int = 0
     index: int = 0  # of the last entry that is durable in the files, with all before it
     clients: dict[str, str] = {}  # by the name of a server that has led: where clients found it
+    tokens: dict[str, str] = {}  # ... and with what others prove that they bring clients there
 
 
 class CopyingDisk(Disk, Protocol):
@@ -81,6 +82,7 @@ class StoreDirectory:
         self._arrived = Touched()  # from another server
         self._files: dict[str, File] = {}  # that were written to, the latest last
         self._clients = dict(self._noted.clients)
+        self._tokens = dict(self._noted.tokens)
         self._note_lock = threading.Lock()  # for renames and what is noted; taken before
         self._apply_lock = threading.RLock()  # the one for all else that entries do
 
@@ -93,6 +95,12 @@ class StoreDirectory:
     def clients(self) -> dict[str, str]:
         """Where clients found the servers that have led, by name."""
         return dict(self._clients)
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """With what other servers prove to those that have led that they bring clients
+        (`relay_proof`), by name."""
+        return dict(self._tokens)
 
     # -- entries ---------------------------------------------------------------------------------
 
@@ -141,7 +149,7 @@ class StoreDirectory:
     def _do(self, index: int, operation: Operation) -> None:
         kind, path = operation.kind, f"{self.root}/{operation.path}"
         if kind is Kind.LEADS:
-            self._clients[operation.path] = operation.data.decode()
+            self._lead(operation)
         elif kind is Kind.WRITE:
             self._write(index, operation)
         elif kind is Kind.TRUNCATE:
@@ -150,6 +158,12 @@ class StoreDirectory:
                 self._touched.files[path] = None
         else:
             self._change_names(index, operation, path)
+
+    def _lead(self, operation: Operation) -> None:
+        name = operation.path
+        # The token first: who reads both without a lock then has it with the address.
+        self._tokens[name] = operation.other
+        self._clients[name] = operation.data.decode()
 
     def _change_names(self, index: int, operation: Operation, path: str) -> None:
         kind = operation.kind
@@ -224,7 +238,11 @@ class StoreDirectory:
             self._snapshot_number += 1
             path = f"{self._snapshots}/{self._snapshot_number}"
             _link_tree(self._disk, self.root, path)
-            return Snapshot(self._disk, path, self.applied, self.clients)
+            leads = [
+                Operation(Kind.LEADS, name, url.encode(), other=self._tokens.get(name, ""))
+                for name, url in self._clients.items()
+            ]
+            return Snapshot(self._disk, path, self.applied, leads)
 
     def begin_install(self) -> None:
         """Files are to come from another server, all of them."""
@@ -238,7 +256,7 @@ class StoreDirectory:
         for operation in decode_operations(piece):
             path = f"{self._incoming}/{operation.path}"
             if operation.kind is Kind.LEADS:
-                self._clients[operation.path] = operation.data.decode()
+                self._lead(operation)
             elif operation.kind is Kind.MAKE_DIRECTORY:
                 self._disk.mkdir(path)
                 self._arrived.directories[path] = None
@@ -292,7 +310,7 @@ class StoreDirectory:
         self._is_broken = False
 
     def _note(self, index: int) -> None:
-        noted = Applied(self._noted.number + 1, index, dict(self._clients))
+        noted = Applied(self._noted.number + 1, index, self.clients, self.tokens)
         content = msgspec.json.encode(noted)
         name = f"{self.path}/{_COPIES[noted.number % 2]}"
         is_new = not self._disk.exists(name)
@@ -322,16 +340,15 @@ class StoreDirectory:
 class Snapshot:
     """The files of a store as they were at an entry: `index`."""
 
-    def __init__(self, disk: CopyingDisk, path: str, index: int, clients: dict[str, str]) -> None:
+    def __init__(self, disk: CopyingDisk, path: str, index: int, leads: list[Operation]) -> None:
         self.index = index
         self._disk = disk
         self._path = path
-        self._clients = clients
+        self._leads = leads  # of who has led
 
     def pieces(self) -> Iterator[bytes]:
         """All of it, for `StoreDirectory.take`, a megabyte at a time at the most. Blocks."""
-        leads = [Operation(Kind.LEADS, name, url.encode()) for name, url in self._clients.items()]
-        yield encode_operations(leads)
+        yield encode_operations(self._leads)
         for below, directories, files in _walk(self._disk, self._path):
             inside = f"{below}/" if below else ""
             names = [Operation(Kind.MAKE_DIRECTORY, inside + one) for one in directories]
