@@ -55,6 +55,14 @@ class Lead(Protocol):
         """Of the store, on the disk."""
 
     @property
+    def server_id(self) -> str:
+        """Of this process, which may have led before."""
+
+    @property
+    def endpoints(self) -> MonitoringListener:
+        """Of this process, which answers over HTTP also while it follows."""
+
+    @property
     def relay_key(self) -> bytes:
         """With which the other servers prove that they speak for clients (`relay_proof`)."""
 
@@ -163,9 +171,7 @@ class Server:
         scheme = "nats" if self.options.tls is None else "tls"
         found = {"nats": urls(scheme, self.options.host, self.port)}
         if self.monitoring is not None:
-            monitor, host = self.monitoring.monitor, self.options.monitoring_host
-            wanted = (("http", monitor.http_port), ("https", monitor.https_port))
-            endpoints = [url for kind, port in wanted if port for url in urls(kind, host, port)]
+            endpoints = self.monitoring.urls(self.options.monitoring_host)
             if endpoints:
                 found["monitoring"] = endpoints
         if self.leaf_links is not None and self.leaf_links.port:
@@ -186,6 +192,7 @@ class Server:
         runtime.proxy_protocol = options.proxy_protocol
         if self.lead is not None:
             runtime.relay_key = self.lead.relay_key
+            runtime.engine.server_id = self.lead.server_id
         if options.tls is not None:
             from slipstream.server.tls import Tls
 
@@ -198,7 +205,12 @@ class Server:
                 self._start_jetstream(runtime)
             monitor = make_monitor(runtime, options)
             start_system_account(monitor)
-            self.monitoring = await start_monitoring(monitor, options, log)
+            if self.lead is not None:
+                self.monitoring = self.lead.endpoints
+                monitor.started = self.monitoring.monitor.started
+                self.monitoring.show(monitor)
+            else:
+                self.monitoring = await start_monitoring(monitor, options, log)
             if options.console.enabled:
                 from slipstream.server.monitoring.http.console import open_console  # few have it
 
@@ -343,9 +355,9 @@ class Server:
             await console.close()
 
     def _stop_monitoring(self) -> None:
-        if self.monitoring is not None:
+        if self.monitoring is not None and self.lead is None:
             self.monitoring.close()
-            self.monitoring = None
+        self.monitoring = None
 
     async def __aenter__(self) -> "Server":
         await self.start_here()

@@ -1,15 +1,24 @@
 """Clients of a follower on their way to the leader, also those that are slow or too many."""
 
 import asyncio
+import json
 import socket
+import ssl
+import urllib.request
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import slipstream
+from slipstream.server import Server
 from slipstream.server.logger import Logger
-from slipstream.server.options import LoggingOptions
+from slipstream.server.options import LimitsOptions, LoggingOptions, TlsOptions
+from slipstream.server.relay_proof import relay_key
 from slipstream.server.replica import relay as relay_module
 from slipstream.server.replica.relay import Relay
+from tests.fix_certificates import Authority
 from tests.server.group.hosts import LOCAL, Lines
 from tests.server.group.waiting import until
 
@@ -74,3 +83,114 @@ async def test_more_clients_than_there_is_room_for_are_refused(
     for _, one in [*clients, (reader, writer)]:
         one.close()
     await until(lambda: leader.count == 0, "they have gone")
+
+
+KEY = relay_key(b"secret", "token")
+CLIENT = "127.0.0.7"
+
+
+async def relayed(server: Server, key: bytes = KEY) -> Relay:
+    """A relay to a server that leads."""
+    assert server.runtime is not None
+    server.runtime.relay_key = KEY
+    relay = Relay(LOCAL, 0, Logger(Lines(), LoggingOptions()))
+    await relay.listen()
+    relay.follow(f"{LOCAL}:{server.port}", key)
+    return relay
+
+
+async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
+    name, _, text = (await reader.readuntil(b"\r\n")).partition(b" ")
+    assert name == b"INFO"
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+async def greeting(relay: Relay, tls: ssl.SSLContext | None = None) -> dict[str, Any]:
+    """What a client at another address is greeted with, who says CONNECT then."""
+    reader, writer = await asyncio.open_connection(LOCAL, relay.port, local_addr=(CLIENT, 0))
+    found = {} if tls is not None else await info_of(reader)
+    if tls is not None:
+        await writer.start_tls(tls, server_hostname="localhost")
+        found = await info_of(reader)
+    assert [client.address.host for client in relay.clients.values()] == [CLIENT]
+    writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+    assert await reader.readuntil(b"PONG\r\n") == b"PONG\r\n"
+    writer.close()
+    await until(lambda: not relay.clients, "it has gone")
+    return found
+
+
+async def test_the_leader_is_told_where_a_client_is() -> None:
+    with Server() as server:
+        relay = await relayed(server)
+        assert (await greeting(relay))["client_ip"] == CLIENT
+        came, went = relay.brought_bytes
+        assert came == len(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert went > len(b"PONG\r\n")
+        await relay.close()
+
+
+async def test_a_leader_of_an_earlier_version_is_told_nothing() -> None:
+    with Server() as server:
+        relay = await relayed(server, b"")
+        assert (await greeting(relay))["client_ip"] == LOCAL
+        await relay.close()
+
+
+@pytest.mark.parametrize("first", ["true", "'50ms'"])
+async def test_tls_ends_at_the_leader_which_knows_where_a_client_is(
+    server_files: tuple[str, str], authority: Authority, tmp_path: Path, first: str
+) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text(
+        f"port: -1\ntls {{ cert_file: '{server_files[0]}', key_file: '{server_files[1]}'\n"
+        f"handshake_first: {first} }}\n"
+    )
+    with Server(config=str(path)) as server:
+        relay = await relayed(server)
+        assert (await greeting(relay, authority.client_context()))["client_ip"] == CLIENT
+        await relay.close()
+
+
+async def test_a_client_that_begins_tls_after_info_is_brought_to_the_leader(
+    server_files: tuple[str, str], authority: Authority
+) -> None:
+    tls = TlsOptions(cert_file=server_files[0], key_file=server_files[1])
+    with Server(tls=tls, monitoring_port=0) as server:
+        relay = await relayed(server)
+        async with slipstream.connect(
+            f"tls://localhost:{relay.port}", tls=authority.client_context()
+        ) as nc:
+            await nc.flush()
+            ports = [one.address.port for one in relay.clients.values()]
+            assert [one["port"] for one in await connections(server)] == ports
+        await relay.close()
+
+
+async def connections(server: Server) -> list[dict[str, Any]]:
+    def ask() -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{server.monitoring_url}/connz") as answer:
+            found: list[dict[str, Any]] = json.load(answer)["connections"]
+            return found
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_a_leader_that_has_too_many_clients_says_so_to_the_next_one() -> None:
+    with Server(limits=LimitsOptions(max_connections=0)) as server:
+        relay = await relayed(server)
+        reader, _ = await asyncio.open_connection(LOCAL, relay.port)
+        assert b"-ERR 'maximum connections exceeded'" in await reader.read()
+        await relay.close()
+
+
+async def test_a_client_waits_until_the_token_of_the_leader_is_known() -> None:
+    with Server() as server:
+        relay = await relayed(server, relay_key(b"secret", "an earlier token"))
+        reader, writer = await asyncio.open_connection(LOCAL, relay.port)
+        await until(lambda: server.client_count == 0 and relay.total == 1, "it is refused")
+        relay.follow(relay.leader, KEY)
+        assert (await info_of(reader))["client_ip"] == LOCAL
+        writer.close()
+        await relay.close()

@@ -43,6 +43,7 @@ class Monitor:
         self.max_memory = max_memory
         self.max_storage = max_storage
         self.stalls = stalls
+        self.started = engine.started  # of the process, where engines come and go
         self.loaded_at = engine.started  # when the configuration was read
         self.requests: Counter[str] = Counter()  # over HTTP, by path
         self.http_port = options.monitoring.http_port

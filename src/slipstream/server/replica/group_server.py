@@ -21,10 +21,14 @@ from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.group import make_host, server_name_of
 from slipstream.server.logger import Logger
+from slipstream.server.monitoring import MonitoringListener
+from slipstream.server.monitoring.start import start_monitoring
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
 from slipstream.server.relay_proof import TOKEN_SIZE, relay_key
 from slipstream.server.replica.about import AboutServer
+from slipstream.server.replica.follower_endpoints import follower_endpoints
+from slipstream.server.replica.follower_view import FollowerView, idle_monitor
 from slipstream.server.replica.group_disk import GroupDisk
 from slipstream.server.replica.group_view import GroupView
 from slipstream.server.replica.relay import Relay
@@ -43,10 +47,20 @@ class GroupLead:
     """What the leader's `Server` needs."""
 
     def __init__(
-        self, replica: Replica, epoch: int, disk: GroupDisk, root: str, relay_key: bytes
+        self,
+        replica: Replica,
+        epoch: int,
+        disk: GroupDisk,
+        root: str,
+        *,
+        server_id: str,
+        endpoints: MonitoringListener,
+        relay_key: bytes,
     ) -> None:
         self.disk = disk
         self.root = root
+        self.server_id = server_id
+        self.endpoints = endpoints
         self.relay_key = relay_key
         self._replica = replica
         self._epoch = epoch
@@ -77,6 +91,8 @@ class GroupServer:
         self._successor: str | None = None  # to whom this server is to hand over; "" to anybody
         self._replica: Replica | None = None
         self._relay: Relay | None = None
+        self._idle = idle_monitor(options)  # of this process while it follows
+        self._endpoints: MonitoringListener | None = None  # over HTTP, whoever leads
         self._server: Server | None = None  # while this one leads
         self._token = token_hex(TOKEN_SIZE)  # what followers prove with that they bring clients
         self._epoch = 0  # in which it does
@@ -120,16 +136,20 @@ class GroupServer:
         return self._server.runtime if self._server is not None else None
 
     @property
-    def monitoring(self) -> object | None:
-        """Its endpoints; None while it follows."""
-        return self._server.monitoring if self._server is not None else None
+    def monitoring(self) -> MonitoringListener | None:
+        """Its endpoints, which answer whether it leads or follows."""
+        return self._endpoints
 
     def ports(self) -> dict[str, list[str]]:
         """The URLs of every listener, by kind."""
         if self._server is not None:
             return self._server.ports()
         scheme = "nats" if self.options.tls is None else "tls"
-        return {"nats": urls(scheme, self.options.host, self.options.port)}
+        found = {"nats": urls(scheme, self.options.host, self.options.port)}
+        if self._endpoints is not None:
+            endpoints = self._endpoints.urls(self.options.monitoring_host)
+            found |= {"monitoring": endpoints} if endpoints else {}
+        return found
 
     @property
     def leads(self) -> bool:
@@ -203,6 +223,9 @@ class GroupServer:
         try:
             await self._loop.run_in_executor(None, replica.start)
             await self._relay.listen()
+            self._idle.engine.options.port = self._relay.port
+            self._endpoints = await start_monitoring(self._idle, options, log)
+            self._show_follower(replica, self._relay)
         except OSError as error:
             await self._end()
             raise Error(f"cannot listen for clients on port {options.port}: {error}") from error
@@ -212,6 +235,13 @@ class GroupServer:
         self._task = self._loop.create_task(self._follow_news(), name="group leadership")
         self._telling = self._loop.create_task(self._say_of_itself(), name="about this server")
         log.info(f"Server is ready, in the group {self._cluster.name}")
+
+    def _show_follower(self, replica: Replica, relay: Relay) -> None:
+        """Answer over HTTP as a server that follows."""
+        if self._endpoints is None:
+            return
+        view = FollowerView(self._cluster.name, self.options, replica, relay, lambda: self.failed)
+        self._endpoints.show(self._idle, follower_endpoints(view))
 
     async def stop_here(self) -> None:
         """Stop. A leader hands over first, if there is somebody to lead."""
@@ -237,6 +267,8 @@ class GroupServer:
         self._server = None
         await server.stop_here()
         self._leave_disk()
+        assert self._relay is not None
+        self._show_follower(replica, self._relay)
         try:
             await self._loop.run_in_executor(None, replica.hand_over, successor)
         except Error as error:
@@ -254,6 +286,9 @@ class GroupServer:
         self._news.set()
 
     async def _end(self) -> None:
+        if self._endpoints is not None:
+            self._endpoints.close()
+            self._endpoints = None
         if self._relay is not None:
             await self._relay.close()
         if self._replica is not None and self._loop is not None:
@@ -363,7 +398,16 @@ class GroupServer:
         )
         server = Server(config=options, log=self.log)
         key = relay_key(self._cluster.secret, self._token)
-        server.lead = GroupLead(replica, epoch, disk, root, key)
+        assert self._endpoints is not None
+        server.lead = GroupLead(
+            replica,
+            epoch,
+            disk,
+            root,
+            server_id=self._idle.engine.server_id,
+            endpoints=self._endpoints,
+            relay_key=key,
+        )
         server.group = GroupView(
             self._cluster.name, self._client_address(), replica, self.hand_over
         )
@@ -371,6 +415,7 @@ class GroupServer:
             await server.start_here()
         except BaseException:
             self._leave_disk()
+            self._show_follower(replica, relay)
             raise
         self._server = server
         if self._owns_process and server.runtime is not None:
@@ -392,6 +437,8 @@ class GroupServer:
         if self._server is not None:
             server, self._server = self._server, None
             self.log.info("This server leads the group no more")
+            assert self._replica is not None
+            self._show_follower(self._replica, relay)  # before, or it would say what is no more
             try:
                 await server.abandon_here()
             finally:

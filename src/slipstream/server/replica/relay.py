@@ -7,6 +7,7 @@ connections end, and the client connects again, as NATS clients do by themselves
 
 import asyncio
 import resource
+import time
 from contextlib import suppress
 
 from slipstream.server.listeners import BACKLOG, open_listeners
@@ -24,6 +25,25 @@ FILES_EACH = 4
 CLIENTS_MAX = 65_536  # where the process may open any number
 
 
+class Relayed:
+    """A client that is brought to the leader."""
+
+    __slots__ = ("address", "cid", "in_bytes", "last_activity", "out_bytes", "started", "writer")
+
+    def __init__(self, cid: int, writer: asyncio.StreamWriter) -> None:
+        self.cid = cid  # a number of this server's; the leader has another one
+        self.address = Address(*(writer.get_extra_info("peername") or ("", 0))[:2])
+        self.writer = writer
+        self.started = self.last_activity = time.time_ns()
+        self.in_bytes = 0
+        self.out_bytes = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes that it has not taken yet."""
+        return self.writer.transport.get_write_buffer_size()
+
+
 class Relay:
     """Listens on `host` and `port`, from `listen` to `stop_listening`."""
 
@@ -36,6 +56,9 @@ class Relay:
         self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
         self._servers: list[asyncio.Server] = []
+        self.clients: dict[int, Relayed] = {}  # who is there, by number
+        self.total = 0  # who has come so far
+        self._ended_bytes = (0, 0)  # of clients that have gone: from them, to them
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -76,6 +99,14 @@ class Relay:
         else:
             self._has_leader.clear()
 
+    @property
+    def brought_bytes(self) -> tuple[int, int]:
+        """How much has come from clients so far, and how much they were sent."""
+        came, went = self._ended_bytes
+        came += sum(client.in_bytes for client in self.clients.values())
+        went += sum(client.out_bytes for client in self.clients.values())
+        return came, went
+
     async def close(self) -> None:
         """End; returns when nothing runs any more."""
         self.stop_listening()
@@ -98,24 +129,35 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, TimeoutError, asyncio.CancelledError):
-            try:
-                async with asyncio.timeout(LEADER_SECONDS_MAX):
-                    there = await self._reach(writer)
-            except _RefusedError as error:
-                writer.write(error.said)
-                writer.close()
-                return
-            except BaseException:
-                writer.transport.abort()
-                raise
-            task = asyncio.current_task()
-            assert task is not None
-            self._joined.add(task)
-            try:
-                await _join(reader, writer, *there)
-            finally:
-                self._joined.discard(task)
+        self.total += 1
+        client = self.clients[self.total] = Relayed(self.total, writer)
+        try:
+            with suppress(OSError, TimeoutError, asyncio.CancelledError):
+                await self._bring(client, reader)
+        finally:
+            del self.clients[client.cid]
+            came, went = self._ended_bytes
+            self._ended_bytes = came + client.in_bytes, went + client.out_bytes
+
+    async def _bring(self, client: Relayed, reader: asyncio.StreamReader) -> None:
+        writer = client.writer
+        try:
+            async with asyncio.timeout(LEADER_SECONDS_MAX):
+                there = await self._reach(writer)
+        except _RefusedError as error:
+            writer.write(error.said)
+            writer.close()
+            return
+        except BaseException:
+            writer.transport.abort()
+            raise
+        task = asyncio.current_task()
+        assert task is not None
+        self._joined.add(task)
+        try:
+            await _join(client, reader, *there)
+        finally:
+            self._joined.discard(task)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the leader, once there is one that takes it."""
@@ -181,15 +223,15 @@ class _RefusedError(Exception):
 
 
 async def _join(
+    client: Relayed,
     reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
     there_reader: asyncio.StreamReader,
     there_writer: asyncio.StreamWriter,
 ) -> None:
     """Bring bytes both ways until one side ends."""
     ways = [
-        asyncio.create_task(_bring(reader, there_writer)),
-        asyncio.create_task(_bring_to_client(there_reader, writer)),
+        asyncio.create_task(_bring_to_leader(client, reader, there_writer)),
+        asyncio.create_task(_bring_to_client(client, there_reader)),
     ]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -197,23 +239,30 @@ async def _join(
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
-        for one in (writer, there_writer):
+        for one in (client.writer, there_writer):
             one.close()
             if one.transport.get_write_buffer_size():  # it may never be taken
                 loop = asyncio.get_running_loop()
                 loop.call_later(WRITE_SECONDS_MAX, one.transport.abort)
 
 
-async def _bring(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _bring_to_leader(
+    client: Relayed, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     while data := await reader.read(PIECE):
+        client.in_bytes += len(data)
+        client.last_activity = time.time_ns()
         writer.write(data)
         await writer.drain()
 
 
-async def _bring_to_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _bring_to_client(client: Relayed, reader: asyncio.StreamReader) -> None:
     """The same. Raises TimeoutError for a client that takes nothing: the leader may have cut it off
     for that, which could not be seen from here while it is waited for."""
+    writer = client.writer
     while data := await reader.read(PIECE):
+        client.out_bytes += len(data)
+        client.last_activity = time.time_ns()
         writer.write(data)
         left = writer.transport.get_write_buffer_size()
         while True:

@@ -78,30 +78,38 @@ def connz_options(query: Query) -> ConnzOptions:
 
 def connz(monitor: Monitor, options: ConnzOptions) -> dict[str, Any]:
     """The connections. Raises `BadRequest`."""
-    key, largest_first = _order(options)
-    offset = max(options.offset, 0)
-    limit = options.limit if options.limit > 0 else LIMIT_DEFAULT
-    answer: dict[str, Any] = {
-        **monitor.head(),
-        "num_connections": 0,
-        "total": 0,
-        "offset": offset,
-        "limit": 1 if options.cid else limit,
-        "connections": None,
-    }
     if options.acc and options.acc not in monitor.engine.accounts:
-        answer["server_id"] = ""
-        return answer
-    known = _known(monitor, options)
+        _order(options)
+        return {**_head(monitor, options), "server_id": ""}
+    return connz_of(monitor, options, _known(monitor, options))
+
+
+def connz_of(monitor: Monitor, options: ConnzOptions, known: list[SessionFacts]) -> dict[str, Any]:
+    """The answer about the connections `known`. Raises `BadRequest`."""
+    key, largest_first = _order(options)
+    answer = _head(monitor, options)
     found = [facts for facts in known if _is_wanted(facts, options)]
     filtered_by_user = options.cid or options.user or options.filter_subject or options.mqtt_client
     answer["total"] = len(known) if filtered_by_user else len(found)
     found.sort(key=key, reverse=largest_first)
-    page = found if options.cid else found[offset : offset + limit]
+    offset = answer["offset"]
+    page = found if options.cid else found[offset : offset + answer["limit"]]
     now = monitor.now
     answer["num_connections"] = len(page)
     answer["connections"] = [_shown(facts, options, now) for facts in page]
     return answer
+
+
+def _head(monitor: Monitor, options: ConnzOptions) -> dict[str, Any]:
+    limit = options.limit if options.limit > 0 else LIMIT_DEFAULT
+    return {
+        **monitor.head(),
+        "num_connections": 0,
+        "total": 0,
+        "offset": max(options.offset, 0),
+        "limit": 1 if options.cid else limit,
+        "connections": None,
+    }
 
 
 def _order(options: ConnzOptions) -> tuple[_Key, bool]:

@@ -58,7 +58,13 @@ def healthz_options(query: Query) -> HealthzOptions:
 
 def healthz(monitor: Monitor, options: HealthzOptions) -> tuple[int, dict[str, Any]]:
     """The HTTP status, and the answer."""
-    status, problems = problems_of(monitor, options)
+    return healthz_answer(monitor, options, *problems_of(monitor, options))
+
+
+def healthz_answer(
+    monitor: Monitor, options: HealthzOptions, status: int, problems: list[Problem]
+) -> tuple[int, dict[str, Any]]:
+    """The HTTP status, and the answer about these `problems`."""
     if status == OK:
         return OK, {"status": "ok"}
     for problem in problems:

@@ -75,10 +75,14 @@ class Guest(Protocol):
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. `others` are all connections of the listener, to bound their number."""
+    """One client. `others` are all connections of the listener, to bound their number; `guest` says
+    for each request who may take the connection over."""
 
     def __init__(
-        self, handler: Handler, others: "set[HttpConnection]", guest: Guest | None = None
+        self,
+        handler: Handler,
+        others: "set[HttpConnection]",
+        guest: Callable[[], Guest | None] = lambda: None,
     ) -> None:
         self._handler = handler
         self._guest = guest
@@ -168,8 +172,9 @@ class HttpConnection(asyncio.Protocol):
                 return
             headers[name.lower()] = value.strip().lower()
         path, _, query = words[1].partition("?")
-        if self._guest is not None and self._guest.wants(path):
-            self._hand_over(self._guest, head)
+        guest = self._guest()
+        if guest is not None and guest.wants(path):
+            self._hand_over(guest, head)
             return
         request = Request(path, query)
         response = self._handle(request)

@@ -1,13 +1,13 @@
 """The page at `/`: how the server is, and where there is more to look at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from slipstream import __version__
 from slipstream.engine.protocol.options import VERSION
 from slipstream.server.monitoring.endpoints.healthz import (
-    OK,
     HealthzOptions,
+    Problem,
     problems_of,
     without_paths,
 )
@@ -41,11 +41,15 @@ _PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 def index_page(monitor: Monitor) -> bytes:
     """HTML with the server's state and a link to each endpoint."""
+    return page_of(monitor, problems_of(monitor, HealthzOptions())[1], _rows(monitor))
+
+
+def page_of(monitor: Monitor, problems: list[Problem], rows: Iterable[tuple[str, str]]) -> bytes:
+    """HTML with these `problems`, with what there is to say in a line each as HTML, and a link to
+    each endpoint."""
     name = escape(monitor.engine.server_name)
     base = escape(monitor.options.monitoring.http_base_path)
-    rows = "\n".join(
-        f"<tr><th>{what}</th><td>{is_now}</td></tr>" for what, is_now in _rows(monitor)
-    )
+    shown = "\n".join(f"<tr><th>{what}</th><td>{is_now}</td></tr>" for what, is_now in rows)
     links = "\n".join(
         f'<li><a href="{base}/{path}">{title}</a> <code>/{path}</code></li>'
         for path, title in _LINKS
@@ -55,7 +59,7 @@ def index_page(monitor: Monitor) -> bytes:
         '<meta name="viewport" content="width=device-width">\n'
         f'<link rel="icon" href="data:,">\n<title>Slipstream {name}</title>\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>Slipstream</h1>\n{_health(monitor)}\n<table>\n{rows}\n</table>\n"
+        f"<h1>Slipstream</h1>\n{_health(monitor, problems)}\n<table>\n{shown}\n</table>\n"
         f"{_console(monitor)}<h2>More</h2>\n<ul>\n{links}\n</ul>\n</body>\n</html>\n"
     )
     return text.encode()
@@ -68,9 +72,8 @@ def _console(monitor: Monitor) -> str:
     return f'<p><a href="{base}/console/">Console</a>: streams, consumers and messages</p>\n'
 
 
-def _health(monitor: Monitor) -> str:
-    status, problems = problems_of(monitor, HealthzOptions())
-    if status == OK:
+def _health(monitor: Monitor, problems: list[Problem]) -> str:
+    if not problems:
         return '<p class="well">Healthy</p>'
     store_dir = monitor.options.jetstream.store_dir
     shown = "\n".join(
@@ -87,11 +90,11 @@ def _rows(monitor: Monitor) -> Iterator[tuple[str, str]]:
     engine = monitor.engine
     yield "Server", escape(engine.server_name)
     yield "Version", f"Slipstream {__version__}, NATS {VERSION}"
-    yield "Up for", uptime_text(monitor.now - engine.started)
+    yield "Up for", uptime_text(monitor.now - monitor.started)
     slow = f", {engine.slow_consumers:,} were too slow" if engine.slow_consumers else ""
     yield "Connections", f"{len(engine.sessions):,} of {engine.total_sessions:,} so far{slow}"
     yield "Subscriptions", f"{monitor.subscription_count():,}"
-    yield "Memory", _size(monitor.memory_bytes())
+    yield "Memory", shown_size(monitor.memory_bytes())
     if not monitor.options.jetstream.enabled:
         yield "JetStream", "off"
         return
@@ -99,14 +102,14 @@ def _rows(monitor: Monitor) -> Iterator[tuple[str, str]]:
     streams = [stream for js in found if js is not None for stream in js.streams.values()]
     messages = sum(stream.log.messages for stream in streams)
     size = sum(stream.log.bytes for stream in streams)
-    yield "Streams", f"{len(streams):,} with {messages:,} messages, {_size(size)}"
+    yield "Streams", f"{len(streams):,} with {messages:,} messages, {shown_size(size)}"
     yield "Consumers", f"{sum(len(stream.consumers) for stream in streams):,}"
     space = disk_space(monitor.options.jetstream.store_dir)
     if space is not None:
-        yield "Disk", f"{_size(space[0])} of {_size(space[1])} free"
+        yield "Disk", f"{shown_size(space[0])} of {shown_size(space[1])} free"
 
 
-def _size(size: float) -> str:
+def shown_size(size: float) -> str:
     """Bytes as people read them."""
     for prefix in _PREFIXES:
         if size < 1024 or prefix == _PREFIXES[-1]:

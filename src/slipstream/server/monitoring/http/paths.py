@@ -2,7 +2,7 @@
 
 import os.path
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from slipstream.server.monitoring.endpoints.absent import (
@@ -39,30 +39,32 @@ Options = TypeVar("Options")
 
 
 class Endpoints:
-    """The handler of HTTP requests: finds the endpoint, counts, answers."""
+    """The handler of HTTP requests: finds the endpoint, counts, answers. Those in `instead` take
+    the place of what is usual for their paths."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: Monitor, instead: "Mapping[str, Endpoint] | None" = None) -> None:
         self._monitor = monitor
         self._base = monitor.options.monitoring.http_base_path
         self._by_path: dict[str, Endpoint] = {
             "/": _index,
-            "/varz": _plain(_varz),
-            "/connz": _with_options(connz, connz_options),
-            "/subsz": _with_options(subsz, subsz_options),
-            "/subscriptionsz": _with_options(subsz, subsz_options),
-            "/accountz": _with_options(accountz, accountz_options),
-            "/accstatz": _with_options(accstatz, accstatz_options),
-            "/jsz": _with_options(_jsz, jsz_options),
+            "/varz": plain(_varz),
+            "/connz": with_options(connz, connz_options),
+            "/subsz": with_options(subsz, subsz_options),
+            "/subscriptionsz": with_options(subsz, subsz_options),
+            "/accountz": with_options(accountz, accountz_options),
+            "/accstatz": with_options(accstatz, accstatz_options),
+            "/jsz": with_options(_jsz, jsz_options),
             "/healthz": _healthz,
             "/metrics": _metrics,
-            "/routez": _plain(routez),
-            "/leafz": _with_options(leafz, leafz_options),
-            "/gatewayz": _plain(gatewayz),
-            "/ipqueuesz": _plain(ipqueuesz),
-            "/expvarz": _plain(expvarz),
-            "/debug/vars": _plain(expvarz),
+            "/routez": plain(routez),
+            "/leafz": with_options(leafz, leafz_options),
+            "/gatewayz": plain(gatewayz),
+            "/ipqueuesz": plain(ipqueuesz),
+            "/expvarz": plain(expvarz),
+            "/debug/vars": plain(expvarz),
             "/raftz": _raftz,
             "/stacksz": lambda monitor, query: Response(200, TEXT, stacks()),
+            **(instead or {}),
         }
 
     def handle(self, request: Request) -> Response:
@@ -84,36 +86,38 @@ class Endpoints:
 
 def _varz(monitor: Monitor) -> dict[str, Any]:
     found = varz(monitor)
-    _hide_directory(found.get("jetstream", {}))
+    hide_directory(found.get("jetstream", {}))
     return found
 
 
 def _jsz(monitor: Monitor, options: JszOptions) -> dict[str, Any]:
     found = jsz(monitor, options)
-    _hide_directory(found)
+    hide_directory(found)
     return found
 
 
-def _hide_directory(found: dict[str, Any]) -> None:
+def hide_directory(found: dict[str, Any]) -> None:
     """Nobody has to log in over HTTP: where the store lies is for the system account."""
     config = found.get("config", {})
     if "store_dir" in config:
         config["store_dir"] = os.path.basename(config["store_dir"])
 
 
-def _plain(function: Callable[[Monitor], Any]) -> Endpoint:
-    return lambda monitor, query: _answer(query, function(monitor))
+def plain(function: Callable[[Monitor], Any]) -> Endpoint:
+    """An endpoint without options."""
+    return lambda monitor, query: answer(query, function(monitor))
 
 
-def _with_options(
+def with_options(
     function: Callable[[Monitor, Options], Any], options: Callable[[Query], Options]
 ) -> Endpoint:
-    return lambda monitor, query: _answer(query, function(monitor, options(query)))
+    """An endpoint whose options `options` reads."""
+    return lambda monitor, query: answer(query, function(monitor, options(query)))
 
 
-def _answer(query: Query, answer: Any, status: int = 200, indent: int = 2) -> Response:
+def answer(query: Query, found: Any, status: int = 200, indent: int = 2) -> Response:
     """JSON, or a call of the function that `callback` names with it."""
-    body = to_json(answer, indent)
+    body = to_json(found, indent)
     callback = query.text("callback")
     headers = {"Access-Control-Allow-Origin": "*"}
     if not callback:
@@ -124,8 +128,8 @@ def _answer(query: Query, answer: Any, status: int = 200, indent: int = 2) -> Re
 
 
 def _healthz(monitor: Monitor, query: Query) -> Response:
-    status, answer = healthz(monitor, healthz_options(query))
-    return _answer(query, answer, status, indent=0)
+    status, found = healthz(monitor, healthz_options(query))
+    return answer(query, found, status, indent=0)
 
 
 def _metrics(monitor: Monitor, query: Query) -> Response:

@@ -163,6 +163,28 @@ SECTIONS = (
             ),
             _gauge("slipstream_group_is_leader", "1 on the server that leads.", "yes or no"),
             _gauge(
+                "slipstream_group_behind_entries",
+                "Entries that a follower knows to be committed, and has not in its files.",
+            ),
+            _gauge(
+                "slipstream_group_relayed_connections",
+                "Clients that a follower brings to the leader, which counts them, too.",
+            ),
+            _counter(
+                "slipstream_group_relayed_connections_total",
+                "Clients that a follower has brought to the leader.",
+            ),
+            _counter(
+                "slipstream_group_relayed_in_bytes_total",
+                "Bytes that came from clients of a follower.",
+                "bytes",
+            ),
+            _counter(
+                "slipstream_group_relayed_out_bytes_total",
+                "Bytes that clients of a follower were sent.",
+                "bytes",
+            ),
+            _gauge(
                 "slipstream_group_member_lag_entries",
                 "Entries of the log that a follower does not have yet.",
             ),

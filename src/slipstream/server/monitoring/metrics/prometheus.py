@@ -5,12 +5,12 @@ of the event loop for the samples of one consumer, where this takes 20.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from slipstream.model.durations import SECOND
 from slipstream.server.measures import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.metrics.metric_list import metric_of
-from slipstream.server.monitoring.metrics.samples import Labels, collect
+from slipstream.server.monitoring.metrics.samples import Labels, Samples, collect
 from slipstream.server.monitoring.monitor import Monitor
 from slipstream.server.monitoring.values import BadRequest, Steps
 
@@ -48,20 +48,24 @@ class _Texts:
             yield ("\n".join(lines) + "\n").encode()
 
 
-def metrics(monitor: Monitor, prefix: str = "") -> Steps:
-    """Everything, in steps of about a millisecond, between which clients have their turn; `prefix`
-    stands for `gnatsd` and `jetstream`, as with the exporter's option of that name.
+Collector = Callable[[Monitor, Samples], Iterator[None]]
+
+
+def metrics(monitor: Monitor, prefix: str = "", collector: Collector = collect) -> Steps:
+    """Everything that `collector` finds, in steps of about a millisecond, between which clients
+    have their turn; `prefix` stands for `gnatsd` and `jetstream`, as with the exporter's option of
+    that name.
 
     Raises `BadRequest`.
     """
     if prefix and not _PREFIX.fullmatch(prefix):
         raise BadRequest("prefix must be letters, digits and underscores, such as nats")
-    return _steps(monitor, prefix)
+    return _steps(monitor, prefix, collector)
 
 
-def _steps(monitor: Monitor, prefix: str) -> Steps:
+def _steps(monitor: Monitor, prefix: str, collector: Collector) -> Steps:
     found = _Texts()
-    yield from collect(monitor, found)
+    yield from collector(monitor, found)
     parts = []
     for part in found.all(prefix):
         parts.append(part)

@@ -76,19 +76,24 @@ def collect(monitor: Monitor, found: Samples) -> Iterator[None]:
     _add_disk(monitor, found, server)
     _add_group(monitor, found, server)
     yield from _add_jetstream(monitor, found)
-    for name, number in process_facts():
-        found.add(name, number, server)
+    add_process(found, server)
     for endpoint, answer in (("varz", varz(monitor)), ("subsz", subsz(monitor, SubszOptions()))):
-        for name, number in _numbers(answer, f"gnatsd_{endpoint}"):
+        for name, number in numbers_of(answer, f"gnatsd_{endpoint}"):
             found.add(name, number, server)
 
 
-def _numbers(answer: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+def add_process(found: Samples, labels: Labels) -> None:
+    """What the system says of the process."""
+    for name, number in process_facts():
+        found.add(name, number, labels)
+
+
+def numbers_of(answer: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
     """Every number of an answer, by the path to it."""
     for key, value in answer.items():
         name = f"{prefix}_{_NOT_IN_NAMES.sub('_', key)}"
         if isinstance(value, dict):
-            yield from _numbers(value, name)
+            yield from numbers_of(value, name)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield name, value
         elif key in _TIMES:
@@ -101,11 +106,8 @@ def _numbers(answer: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, floa
 def _add_server(monitor: Monitor, found: Samples, labels: Labels) -> None:
     engine, total = monitor.engine, monitor.total_traffic()
     status, problems = problems_of(monitor, HealthzOptions())
-    versions = {"version": __version__, "nats_version": VERSION, "build": build.describe()}
-    found.add("slipstream_build_info", 1, labels.also(versions))
+    add_health(found, status == OK, len(problems), labels)
     numbers = {
-        "healthy": int(status == OK),
-        "problems": len(problems),
         "connections": len(engine.sessions),
         "subscriptions": monitor.subscription_count(),
         "accepted_connections_total": engine.total_sessions,
@@ -123,12 +125,18 @@ def _add_server(monitor: Monitor, found: Samples, labels: Labels) -> None:
     found.add_histogram("slipstream_api_request_seconds", monitor.measures.request, labels)
 
 
+def add_health(found: Samples, is_healthy: bool, problems: int, labels: Labels) -> None:
+    """Which server runs, and whether all is well."""
+    versions = {"version": __version__, "nats_version": VERSION, "build": build.describe()}
+    found.add("slipstream_build_info", 1, labels.also(versions))
+    found.add("slipstream_healthy", int(is_healthy), labels)
+    found.add("slipstream_problems", problems, labels)
+
+
 def _add_disk(monitor: Monitor, found: Samples, labels: Labels) -> None:
     jetstream = monitor.options.jetstream
-    space = disk_space(jetstream.store_dir) if jetstream.enabled else None
-    if space is not None:
-        found.add("slipstream_store_free_bytes", space[0], labels)
-        found.add("slipstream_store_size_bytes", space[1], labels)
+    if jetstream.enabled:
+        add_space(found, jetstream.store_dir, labels)
     scrub = monitor.engine.scrub
     if scrub is not None:
         found.add("slipstream_scrub_read_bytes_total", scrub.read_bytes, labels)
@@ -138,6 +146,14 @@ def _add_disk(monitor: Monitor, found: Samples, labels: Labels) -> None:
         found.add("slipstream_scrub_damaged_segments", len(scrub.damaged), labels)
     found.add_histogram("slipstream_sync_seconds", monitor.measures.sync, labels)
     found.add_histogram("slipstream_publish_ack_seconds", monitor.measures.publish, labels)
+
+
+def add_space(found: Samples, store_dir: str, labels: Labels) -> None:
+    """How full the file system of the store is."""
+    space = disk_space(store_dir)
+    if space is not None:
+        found.add("slipstream_store_free_bytes", space[0], labels)
+        found.add("slipstream_store_size_bytes", space[1], labels)
 
 
 def _add_group(monitor: Monitor, found: Samples, labels: Labels) -> None:
