@@ -26,6 +26,7 @@ class ServerKeywords(TypedDict, total=False):
     server_name: str
     client_advertise: str
     allow_non_tls: bool
+    proxy_protocol: bool
     pid_file: str
     ports_file_dir: str
     server_tags: list[str]

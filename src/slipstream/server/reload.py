@@ -48,7 +48,9 @@ def reload_server(server: "Server", options: ServerOptions) -> None:
     server.options = options
     if server.monitoring is not None:
         server.monitoring.monitor.follow(options, *limits_of_jetstream(options))
-    _follow_log(runtime, options, sink)
+    _follow_log(runtime.log, options, sink)
+    for connection in runtime.connections:
+        connection.log.follow()
     runtime.tls = tls
     runtime.write_deadline_seconds = options.limits.write_deadline / SECOND
     runtime.turn(lambda: _Reload(runtime, options, server.port).apply(changed))
@@ -62,14 +64,28 @@ def _open_store(runtime: Runtime, options: ServerOptions) -> None:
         raise ConfigError(f"JetStream cannot be turned on: {error}") from error
 
 
-def _follow_log(runtime: Runtime, options: ServerOptions, sink: Sink | None) -> None:
-    log = runtime.log
+def _follow_log(log: Logger, options: ServerOptions, sink: Sink | None) -> None:
     if sink is not None:
         log.sink.close()
         log.sink = sink
     log.set_options(options.logging)
-    for connection in runtime.connections:
-        connection.log.follow()
+
+
+def reload_follower(log: Logger, before: ServerOptions, options: ServerOptions) -> None:
+    """Go on with `options` on a server of a group that follows: the log's at once, and what is
+    about clients and streams once it leads. Raises `ConfigError`, and nothing has changed then."""
+    plan = plan_reload(before, options)
+    changed = {change.option for change in plan}
+    if options.tls is not None:
+        Tls(options.tls)  # what cannot be read is reported now, and not by a server that is to lead
+    sink = open_sink(options.logging) if changed & _WHERE_LOGS_GO else None
+    if "pid_file" in changed and options.pid_file:
+        write_pid_file(options.pid_file)
+    _follow_log(log, options, sink)
+    here = [change for change in plan if change.option.startswith(("logging.", "pid_file"))]
+    _say(log, options, here)
+    if later := sorted(changed - {change.option for change in here}):
+        log.info(f"Takes effect when this server leads: {', '.join(later)}")
 
 
 def _say(log: Logger, options: ServerOptions, plan: list[Change]) -> None:

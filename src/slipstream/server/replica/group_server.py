@@ -19,10 +19,11 @@ import msgspec
 from slipstream.errors import ConfigError, Error
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.server.cluster_options import ClusterOptions
+from slipstream.server.engine_options import engine_options
 from slipstream.server.group import make_host, server_name_of
 from slipstream.server.logger import Logger
 from slipstream.server.monitoring import MonitoringListener
-from slipstream.server.monitoring.start import start_monitoring
+from slipstream.server.monitoring.start import limits_of_jetstream, start_monitoring
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
 from slipstream.server.relay_proof import TOKEN_SIZE, relay_key
@@ -169,10 +170,33 @@ class GroupServer:
         return self._relay.leader if self._relay is not None else ""
 
     def reload_here(self, options: ServerOptions) -> None:
-        """Go on with other options. Raises `ConfigError`."""
-        if self._server is None:
-            raise ConfigError("a server that follows in a group has nothing to reload: restart it")
-        self._server.reload_here(options)
+        """Go on with other options, of which those of the group and the store are the same. Raises
+        `ConfigError`; nothing has changed then."""
+        from slipstream.server.config import plan_reload  # few need it, and it reads files
+        from slipstream.server.reload import reload_follower
+
+        server = self._server
+        if server is not None:
+            plan_reload(self.options, options)  # also of what the leader's server is not told
+            server.reload_here(self._options_to_lead(options, server.options.jetstream.store_dir))
+        else:
+            reload_follower(self.log, self.options, options)
+        self.options = options
+        self._idle.follow(options, *limits_of_jetstream(options))
+        port = self._idle.engine.options.port
+        self._idle.engine.options = engine_options(options)
+        self._idle.engine.options.port = port
+        if server is None and self._replica is not None and self._relay is not None:
+            self._show_follower(self._replica, self._relay)
+
+    def _options_to_lead(self, options: ServerOptions, root: str) -> ServerOptions:
+        """For a server on the store in `root`, which knows nothing of a group."""
+        return msgspec.structs.replace(
+            options,
+            port=self._relay.port if self._relay is not None else options.port,
+            cluster=ClusterOptions(),
+            jetstream=msgspec.structs.replace(options.jetstream, store_dir=root),
+        )
 
     def have_process_alone(self) -> None:
         """For a process that is only a server: see `Runtime.have_process_alone`. What the engine
@@ -390,12 +414,7 @@ class GroupServer:
         disk = self._lead_disk = GroupDisk(
             self._disk, root, partial(replica.submit, epoch=epoch), self.changed
         )
-        options = msgspec.structs.replace(
-            self.options,
-            port=relay.port,
-            cluster=ClusterOptions(),
-            jetstream=msgspec.structs.replace(self.options.jetstream, store_dir=root),
-        )
+        options = self._options_to_lead(self.options, root)
         server = Server(config=options, log=self.log)
         key = relay_key(self._cluster.secret, self._token)
         assert self._endpoints is not None

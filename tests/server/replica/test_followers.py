@@ -1,0 +1,149 @@
+"""Servers that follow: what they answer over HTTP, and how the leader sees their clients."""
+
+import asyncio
+import json
+import re
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import slipstream
+from tests.server.group.waiting import until
+from tests.server.replica.serving import LOCAL, Served, ServedGroup
+from tests.server.replica.test_group_of_servers import make_stream
+
+CLIENT = "127.0.0.7"
+PATHS = ["/", "/varz", "/connz", "/routez", "/jsz", "/healthz", "/metrics", "/expvarz", "/gatewayz"]
+LEADER_ALONE = ["/accountz", "/accstatz", "/subsz", "/leafz", "/jsz?streams=true", "/jsz?acc=$G"]
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[ServedGroup]:
+    async with ServedGroup(tmp_path, 3, "-m", "-1", "-D") as group:
+        yield group
+
+
+def monitoring(server: Served) -> str:
+    """Where its endpoints are, since it started."""
+    found = re.findall(r"Starting http monitor on (\S+)", server.log)
+    return f"http://{found[-1]}"
+
+
+async def get(server: Served, path: str) -> tuple[int, str]:
+    def ask() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(monitoring(server) + path, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    return await asyncio.to_thread(ask)
+
+
+async def shown(server: Served, path: str) -> dict[str, Any]:
+    status, body = await get(server, path)
+    assert status == 200
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+async def metrics(server: Served) -> dict[str, float]:
+    _, body = await get(server, "/metrics")
+    families = text_string_to_metric_families(body)
+    return {one.name: one.value for family in families for one in family.samples}
+
+
+async def health(server: Served, wanted: int = 200) -> str:
+    """What it says of its health, once it has this status."""
+    while True:
+        status, body = await get(server, "/healthz")
+        if status == wanted:
+            return body
+        await asyncio.sleep(0.02)
+
+
+async def test_the_leader_and_the_follower_see_a_client_at_its_own_address(
+    group: ServedGroup,
+) -> None:
+    leader = await group.leader()
+    follower = group.others(leader)[0]
+    reader, writer = await asyncio.open_connection(LOCAL, follower.port, local_addr=(CLIENT, 0))
+    info = json.loads((await reader.readuntil(b"\r\n")).removeprefix(b"INFO "))
+    assert (info["client_ip"], info["server_name"]) == (CLIENT, leader.name)
+    writer.write(b'CONNECT {"verbose":false,"name":"relayed"}\r\nPING\r\n')
+    await reader.readuntil(b"PONG\r\n")
+    address = (CLIENT, writer.get_extra_info("sockname")[1])
+    for server in (leader, follower):
+        found = await shown(server, "/connz?sort=start")
+        assert address in [(one["ip"], one["port"]) for one in found["connections"]]
+    assert f'{CLIENT}:{address[1]} - cid:{info["client_id"]} - "relayed"' not in follower.log
+    writer.close()
+    await until(
+        lambda: f'{CLIENT}:{address[1]} - cid:{info["client_id"]} - "relayed"' in leader.log,
+        "the leader's log says that it has gone",
+    )
+
+
+async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
+    leader = await group.leader()
+    follower, other = group.others(leader)
+    for server in group.servers:
+        await health(server)
+        for path in PATHS:
+            assert (path, (await get(server, path))[0]) == (path, 200)
+        is_leader = server is leader
+        assert (await metrics(server))["slipstream_group_is_leader"] == is_leader
+        assert (await shown(server, "/jsz"))["meta_cluster"]["leader"] == leader.name
+        assert (await shown(server, "/varz"))["server_name"] == server.name
+        assert (await shown(server, "/routez"))["num_routes"] == 2
+        for path in LEADER_ALONE:
+            status, body = await get(server, path)
+            assert (path, status) == (path, 200 if is_leader else 503)
+            assert is_leader or json.loads(body)["leader"] == leader.name
+    ports = {server: monitoring(server) for server in group.servers}
+    ids = {server: (await shown(server, "/varz"))["server_id"] for server in group.servers}
+    async with group.client() as nc:
+        await make_stream(nc)
+        preferred = json.dumps({"placement": {"preferred": follower.name}}).encode()
+        await nc.request("$JS.API.STREAM.LEADER.STEPDOWN.S", preferred)
+    assert await group.leader() is follower
+    for server in group.servers:
+        await health(server)
+        assert (await metrics(server))["slipstream_group_is_leader"] == (server is follower)
+        found = await shown(server, "/varz")
+        assert (found["server_id"], monitoring(server)) == (ids[server], ports[server])
+        assert found["http_req_stats"]["/jsz"] >= 1  # from before
+    await follower.end()
+    await leader.end()
+    assert "JetStream: " in await health(other, 503)
+    assert (await metrics(other))["slipstream_healthy"] == 0
+
+
+async def test_servers_read_their_configuration_again_whoever_leads(tmp_path: Path) -> None:
+    path = tmp_path / "more.conf"
+    path.write_text("")
+    async with ServedGroup(tmp_path, 3, "-c", str(path)) as group:
+        leader = await group.leader()
+        follower = group.others(leader)[0]
+        path.write_text("debug: true, max_payload: 1000\n")
+        for server in group.servers:
+            server.send(signal.SIGHUP)
+        for server in group.servers:
+            await until(lambda one=server: "Reloaded server conf" in one.log, "it is read again")  # type: ignore[misc]
+            assert "Reloaded: debug = true" in server.log
+            later = "Takes effect when this server leads: limits.max_payload"
+            assert (later in server.log) == (server is not leader)
+        async with slipstream.connect(follower.url) as nc:
+            assert nc.server_info.max_payload == 1000
+        await leader.end(signal.SIGTERM)
+        async with slipstream.connect((await group.leader()).url) as nc:
+            assert nc.server_info.max_payload == 1000
+        path.write_text("http_base_path: /elsewhere\n")
+        follower.send(signal.SIGHUP)
+        await until(lambda: "Failed to reload" in follower.log, "it is refused")
