@@ -1,8 +1,6 @@
 """What a follower says of itself to the leader, which answers requests of `$SYS` for it."""
 
-import base64
 import os
-import random
 import time
 
 import msgspec
@@ -13,14 +11,14 @@ from slipstream.server.process_load import ProcessLoad
 
 
 class AboutServer:
-    """A server of a group, from the start of its process on."""
+    """A server of a group, from the start of its process on. `server_id` is what it is known by
+    over HTTP, too."""
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, server_id: str) -> None:
         self._options = options
         self._load = ProcessLoad()
-        key = base64.b32encode(random.SystemRandom().randbytes(35)).decode()
         self._facts = ServerFacts(
-            server_id="N" + key[:55],
+            server_id=server_id,
             host=options.host,
             port=0,
             cluster_address=_cluster_address(options),

@@ -102,7 +102,7 @@ class GroupServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
-        self._about = AboutServer(options)
+        self._about = AboutServer(options, self._idle.engine.server_id)
         self._telling: asyncio.Task[None] | None = None
 
     def _check_directory(self) -> None:
@@ -340,7 +340,7 @@ class GroupServer:
         assert relay is not None
         while True:
             if self._server is None:
-                about = self._about.encode(relay.port, relay.clients, relay.accepted)
+                about = self._about.encode(relay.port, len(relay.clients), relay.total)
                 replica.say_of_itself(about)
             await asyncio.sleep(ABOUT_EVERY_SECONDS)
 

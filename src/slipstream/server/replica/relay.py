@@ -52,7 +52,6 @@ class Relay:
         self._host = host
         self._log = log
         self.leader = ""  # host and port; "": nobody knows
-        self.accepted = 0  # clients, since this process has started
         self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
         self._servers: list[asyncio.Server] = []
@@ -63,11 +62,6 @@ class Relay:
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = soft // FILES_EACH if soft > 0 else CLIENTS_MAX
-
-    @property
-    def clients(self) -> int:
-        """How many are relayed, or wait for a leader."""
-        return len(self._tasks)
 
     async def listen(self) -> None:
         """Take clients. Raises OSError."""
@@ -124,7 +118,6 @@ class Relay:
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
-        self.accepted += 1
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
