@@ -604,3 +604,15 @@ def test_who_has_published_to_a_stream_that_is_deleted_hears_so() -> None:
     assert answers["_INBOX.t.deleted"]["success"]
     for asked in ("stored", "refused"):
         assert answers[f"_INBOX.t.{asked}"]["error"]["err_code"] == 10077
+
+
+def test_who_repeats_what_the_disk_has_not_taken_hears_so_again(driver: Driver) -> None:
+    client = fill(driver)
+    driver.runner.hold()
+    client.publish("s.a", b"x", "_INBOX.t.first", {"Nats-Msg-Id": "7"})
+    driver.runner.release(OSError(errno.EIO, "no more"))
+    driver.finish()
+    client.publish("s.a", b"x", "_INBOX.t.again", {"Nats-Msg-Id": "7"})
+    while driver.runner.step():
+        driver.finish()
+    assert [answer["error"]["err_code"] for answer in answered(client)] == [10077, 10077]

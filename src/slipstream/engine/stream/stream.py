@@ -489,6 +489,8 @@ class Stream(Service):
             return
         if self.ack_at_once:
             self._ack(reply, seq, end)
+        elif not self.dirty and self.failed:  # a duplicate of what will never be durable
+            self.refuse(reply, ApiError(ErrorCode.STREAM_STORE_FAILED, err=self.failed))
         else:
             self._acks.append((self.log.last_seq, seq, reply, end))
             if not self.dirty and self.log.durable_seq >= self.log.last_seq:
