@@ -287,6 +287,22 @@ def test_a_group_of_one_leads_as_soon_as_its_disk_says_so() -> None:
     assert one.is_committed(mark)
 
 
+def test_a_change_is_given_up_until_the_register_is_asked() -> None:
+    one = Member("n1", ("n1",), FOUNDED, [], 0, Random(1))
+    one.tick(LATER)
+    finish_jobs(one)
+    assert not one.give_up_change(LATER)
+    one.change_members(LATER, ("n1", "n2"))
+    assert one.give_up_change(LATER)
+    assert not one.is_changing
+    one.change_members(LATER, ("n1", "n2"))
+    answers(one, Appended(1, 1))
+    answers(one, Heard(1, LATER, 0))
+    assert [type(asked) for asked in finish_jobs(one)] == [Accept]
+    assert not one.give_up_change(LATER)
+    assert one.joining == ("n2",)
+
+
 def test_messages_are_bytes_and_back() -> None:
     message = Append(3, Mark(2, 7, 9), tuple(entries(1)))
     assert decode(encode(message)) == message

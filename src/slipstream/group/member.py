@@ -180,12 +180,13 @@ class Member:
             )
             self._finish_turn(now)
 
-    def give_up_change(self, now: int) -> None:
-        """Keep the members that there are, if nobody else relies on others yet: such as where a
-        server that is to join has gone."""
-        if self._change is not None:
-            self._change.give_up()
-            self._finish_turn(now)
+    def give_up_change(self, now: int) -> bool:
+        """Keep the members that there are, such as where a server that is to join has gone; False
+        if others may rely on the new ones already, so that the change has to come to its end."""
+        if self._change is None or not self._change.give_up():
+            return False
+        self._finish_turn(now)
+        return True
 
     def hear_membership(self, membership: Membership) -> None:
         """Somebody says what the register has."""

@@ -98,13 +98,15 @@ class MembersChange:
         self._needed = self._log.end.index
         self._leader.membership = self._joint
 
-    def give_up(self) -> None:
-        """Go on with the members that there are, if the register was not asked yet."""
-        if self.stage in (Stage.CATCHING_UP, Stage.COMMITTING) and not self._before.previous:
-            self.stage = Stage.GIVEN_UP
-            self._leader.membership = self._before
-            for member in self._added():
-                self._leader.forget(member)
+    def give_up(self) -> bool:
+        """Go on with the members that there are; False if the register was asked already."""
+        if self.stage not in (Stage.CATCHING_UP, Stage.COMMITTING) or self._before.previous:
+            return False
+        self.stage = Stage.GIVEN_UP
+        self._leader.membership = self._before
+        for member in self._added():
+            self._leader.forget(member)
+        return True
 
     def _set(self, now: int, stage: Stage, membership: Membership) -> None:
         if membership == self._leader.told:  # the register has it

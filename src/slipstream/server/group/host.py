@@ -388,9 +388,9 @@ class GroupHost:
     def _admit(self, member: Member) -> None:
         """Have servers join that wait for it, if this one leads; nobody, if they have gone."""
         there = {self.name, *self._links.names}
-        if any(one not in there for one in member.joining):
-            self._log.warn(f"{_shown(member.joining)} does not join the group: it has gone")
-            member.give_up_change(self._now())
+        joining = member.joining
+        if any(one not in there for one in joining) and member.give_up_change(self._now()):
+            self._log.warn(f"{_shown(joining)} does not join the group: it has gone")
         if not member.may_change:
             return
         waiting = [
