@@ -7,7 +7,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,7 +49,7 @@ def seen(port: int, monitoring: str, header: bytes) -> str:
         except ConnectionResetError:
             return ""
         with urllib.request.urlopen(f"{monitoring}/connz?cid={cid}") as answer:
-            found: dict[str, Any] = json.load(answer)["connections"][0]
+            found: dict[str, object] = json.load(answer)["connections"][0]
         return str(found["ip"])
 
 

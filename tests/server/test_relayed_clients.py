@@ -5,7 +5,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,7 +43,7 @@ def nonce_of(client: PlainClient) -> bytes:
     return nonce
 
 
-def bring(client: PlainClient, announced: bytes = ANNOUNCED, key: bytes = KEY) -> dict[str, Any]:
+def bring(client: PlainClient, announced: bytes = ANNOUNCED, key: bytes = KEY) -> dict[str, object]:
     """Say for whom a connection is; what the leader greets that client with."""
     client.send(announced)
     client.send(prove(key, nonce_of(client), announced))

@@ -10,7 +10,7 @@ header go on at once, and the connection has its socket to itself from then on.
 import asyncio
 from enum import Enum, auto
 from secrets import token_bytes
-from typing import Any
+from typing import cast
 
 from slipstream.errors import ProtocolError
 from slipstream.server.connection import Connection
@@ -46,12 +46,12 @@ class Proxied(asyncio.Protocol):
         self._header = b""  # that waits for its proof
         self._client: Address | None = None  # that it names
         self._nonce = b""
-        self._transport: Any = None
+        self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Greet whoever it is: the header comes before all that a client says."""
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, too
         self._connection.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -96,6 +96,7 @@ class Proxied(asyncio.Protocol):
             self._header, self._client = raw, header.client
             self._nonce = token_bytes(NONCE_SIZE)
             self._data = self._data[header.size :]
+            assert self._transport is not None
             self._transport.write(challenge(self._nonce))
             self._stage = _Stage.PROOF
             return
@@ -121,6 +122,7 @@ class Proxied(asyncio.Protocol):
     def _go_on(self) -> None:
         """The connection reads for itself from here on."""
         self._stop_timer()
+        assert self._transport is not None
         self._transport.set_protocol(self._connection)
         if self._data:
             self._connection.data_received(self._data)

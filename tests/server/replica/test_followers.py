@@ -8,18 +8,25 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import slipstream
+from slipstream.server.monitoring.metrics.metric_list import SECTIONS
 from tests.server.group.waiting import until
 from tests.server.replica.serving import LOCAL, Served, ServedGroup
 from tests.server.replica.test_group_of_servers import make_stream
 
 CLIENT = "127.0.0.7"
 PATHS = ["/", "/varz", "/connz", "/routez", "/jsz", "/healthz", "/metrics", "/expvarz", "/gatewayz"]
+FOLLOWER_METRICS = {
+    metric.name
+    for section in SECTIONS
+    if section.title == "Followers"
+    for metric in section.metrics
+}
 LEADER_ALONE = ["/accountz", "/accstatz", "/subsz", "/leafz", "/jsz?streams=true", "/jsz?acc=$G"]
 
 
@@ -46,11 +53,31 @@ async def get(server: Served, path: str) -> tuple[int, str]:
     return await asyncio.to_thread(ask)
 
 
-async def shown(server: Served, path: str) -> dict[str, Any]:
+class Client(msgspec.Struct):
+    ip: str
+    port: int
+
+
+class MetaCluster(msgspec.Struct):
+    leader: str
+
+
+class Shown(msgspec.Struct):
+    """What the tests look at of several endpoints."""
+
+    server_id: str
+    server_name: str = ""
+    num_routes: int = 0
+    connections: list[Client] | int = 0
+    meta_cluster: MetaCluster | None = None
+    http_req_stats: dict[str, int] = {}
+    leader: str = ""
+
+
+async def shown(server: Served, path: str) -> Shown:
     status, body = await get(server, path)
     assert status == 200
-    found: dict[str, Any] = json.loads(body)
-    return found
+    return msgspec.json.decode(body, type=Shown)
 
 
 async def metrics(server: Served) -> dict[str, float]:
@@ -81,7 +108,8 @@ async def test_the_leader_and_the_follower_see_a_client_at_its_own_address(
     address = (CLIENT, writer.get_extra_info("sockname")[1])
     for server in (leader, follower):
         found = await shown(server, "/connz?sort=start")
-        assert address in [(one["ip"], one["port"]) for one in found["connections"]]
+        assert isinstance(found.connections, list)
+        assert address in [(one.ip, one.port) for one in found.connections]
     assert f'{CLIENT}:{address[1]} - cid:{info["client_id"]} - "relayed"' not in follower.log
     writer.close()
     await until(
@@ -98,16 +126,17 @@ async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
         for path in PATHS:
             assert (path, (await get(server, path))[0]) == (path, 200)
         is_leader = server is leader
+        assert (await metrics(server)).keys() >= FOLLOWER_METRICS or is_leader
         assert (await metrics(server))["slipstream_group_is_leader"] == is_leader
-        assert (await shown(server, "/jsz"))["meta_cluster"]["leader"] == leader.name
-        assert (await shown(server, "/varz"))["server_name"] == server.name
-        assert (await shown(server, "/routez"))["num_routes"] == 2
+        assert (await shown(server, "/jsz")).meta_cluster == MetaCluster(leader.name)
+        assert (await shown(server, "/varz")).server_name == server.name
+        assert (await shown(server, "/routez")).num_routes == 2
         for path in LEADER_ALONE:
             status, body = await get(server, path)
             assert (path, status) == (path, 200 if is_leader else 503)
             assert is_leader or json.loads(body)["leader"] == leader.name
     ports = {server: monitoring(server) for server in group.servers}
-    ids = {server: (await shown(server, "/varz"))["server_id"] for server in group.servers}
+    ids = {server: (await shown(server, "/varz")).server_id for server in group.servers}
     async with group.client() as nc:
         await make_stream(nc)
         preferred = json.dumps({"placement": {"preferred": follower.name}}).encode()
@@ -117,8 +146,8 @@ async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
         await health(server)
         assert (await metrics(server))["slipstream_group_is_leader"] == (server is follower)
         found = await shown(server, "/varz")
-        assert (found["server_id"], monitoring(server)) == (ids[server], ports[server])
-        assert found["http_req_stats"]["/jsz"] >= 1  # from before
+        assert (found.server_id, monitoring(server)) == (ids[server], ports[server])
+        assert found.http_req_stats["/jsz"] >= 1  # from before
     await follower.end()
     await leader.end()
     assert "JetStream: " in await health(other, 503)

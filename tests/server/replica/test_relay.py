@@ -7,7 +7,6 @@ import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -99,14 +98,14 @@ async def relayed(server: Server, key: bytes = KEY) -> Relay:
     return relay
 
 
-async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def info_of(reader: asyncio.StreamReader) -> dict[str, object]:
     name, _, text = (await reader.readuntil(b"\r\n")).partition(b" ")
     assert name == b"INFO"
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, object] = json.loads(text)
     return found
 
 
-async def greeting(relay: Relay, tls: ssl.SSLContext | None = None) -> dict[str, Any]:
+async def greeting(relay: Relay, tls: ssl.SSLContext | None = None) -> dict[str, object]:
     """What a client at another address is greeted with, who says CONNECT then."""
     reader, writer = await asyncio.open_connection(LOCAL, relay.port, local_addr=(CLIENT, 0))
     found = {} if tls is not None else await info_of(reader)
@@ -168,10 +167,10 @@ async def test_a_client_that_begins_tls_after_info_is_brought_to_the_leader(
         await relay.close()
 
 
-async def connections(server: Server) -> list[dict[str, Any]]:
-    def ask() -> list[dict[str, Any]]:
+async def connections(server: Server) -> list[dict[str, object]]:
+    def ask() -> list[dict[str, object]]:
         with urllib.request.urlopen(f"{server.monitoring_url}/connz") as answer:
-            found: list[dict[str, Any]] = json.load(answer)["connections"]
+            found: list[dict[str, object]] = json.load(answer)["connections"]
             return found
 
     return await asyncio.to_thread(ask)

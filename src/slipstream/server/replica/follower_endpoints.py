@@ -10,7 +10,6 @@ The other endpoints are about the process alone, and the same whoever leads.
 from collections.abc import Iterator, Mapping
 from functools import partial
 from html import escape
-from typing import Any
 
 from slipstream import __version__
 from slipstream.engine.protocol.group import peer_id
@@ -113,7 +112,7 @@ def _healthz(view: FollowerView, monitor: Monitor, query: Query) -> Response:
 # -- the server and its clients --------------------------------------------------------------------
 
 
-def _varz(view: FollowerView, monitor: Monitor) -> dict[str, Any]:
+def _varz(view: FollowerView, monitor: Monitor) -> dict[str, object]:
     """What is true of this process; of JetStream the settings, because the leader counts."""
     found = varz(monitor)
     came, went = view.brought_bytes
@@ -140,11 +139,11 @@ def _varz(view: FollowerView, monitor: Monitor) -> dict[str, Any]:
     return found
 
 
-def _connz(view: FollowerView, monitor: Monitor, options: ConnzOptions) -> dict[str, Any]:
+def _connz(view: FollowerView, monitor: Monitor, options: ConnzOptions) -> dict[str, object]:
     return {**connz_of(monitor, options, view.clients()), "leader": view.leader}
 
 
-def _routez(view: FollowerView, monitor: Monitor) -> dict[str, Any]:
+def _routez(view: FollowerView, monitor: Monitor) -> dict[str, object]:
     head = monitor.head()
     routes = [
         {"rid": rid, "remote_id": peer_id(name), "remote_name": name, "is_configured": True}
@@ -162,10 +161,10 @@ def _routez(view: FollowerView, monitor: Monitor) -> dict[str, Any]:
 # -- JetStream -------------------------------------------------------------------------------------
 
 
-def _meta(view: FollowerView) -> dict[str, Any]:
+def _meta(view: FollowerView) -> dict[str, object]:
     """The group, as nats-server's followers show it: they know no replicas."""
     leader = view.leader
-    found: dict[str, Any] = {"name": view.cluster, "leader": leader}
+    found: dict[str, object] = {"name": view.cluster, "leader": leader}
     if leader:
         found["peer"] = peer_id(leader)
     size = 1 + len(view.others)
@@ -211,7 +210,7 @@ def _collect(view: FollowerView, monitor: Monitor, found: Samples) -> Iterator[N
     numbers = {
         "group_is_leader": 0,
         "group_behind_entries": view.behind,
-        "group_relayed_connections": view.client_count,
+        "group_relayed_clients": view.client_count,
         "group_relayed_connections_total": view.client_total,
         "group_relayed_in_bytes_total": came,
         "group_relayed_out_bytes_total": went,

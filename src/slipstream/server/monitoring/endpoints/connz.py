@@ -76,7 +76,7 @@ def connz_options(query: Query) -> ConnzOptions:
     return options
 
 
-def connz(monitor: Monitor, options: ConnzOptions) -> dict[str, Any]:
+def connz(monitor: Monitor, options: ConnzOptions) -> dict[str, object]:
     """The connections. Raises `BadRequest`."""
     if options.acc and options.acc not in monitor.engine.accounts:
         _order(options)
@@ -84,7 +84,9 @@ def connz(monitor: Monitor, options: ConnzOptions) -> dict[str, Any]:
     return connz_of(monitor, options, _known(monitor, options))
 
 
-def connz_of(monitor: Monitor, options: ConnzOptions, known: list[SessionFacts]) -> dict[str, Any]:
+def connz_of(
+    monitor: Monitor, options: ConnzOptions, known: list[SessionFacts]
+) -> dict[str, object]:
     """The answer about the connections `known`. Raises `BadRequest`."""
     key, largest_first = _order(options)
     answer = _head(monitor, options)
@@ -92,24 +94,27 @@ def connz_of(monitor: Monitor, options: ConnzOptions, known: list[SessionFacts])
     filtered_by_user = options.cid or options.user or options.filter_subject or options.mqtt_client
     answer["total"] = len(known) if filtered_by_user else len(found)
     found.sort(key=key, reverse=largest_first)
-    offset = answer["offset"]
-    page = found if options.cid else found[offset : offset + answer["limit"]]
+    offset = max(options.offset, 0)
+    page = found if options.cid else found[offset : offset + _limit(options)]
     now = monitor.now
     answer["num_connections"] = len(page)
     answer["connections"] = [_shown(facts, options, now) for facts in page]
     return answer
 
 
-def _head(monitor: Monitor, options: ConnzOptions) -> dict[str, Any]:
-    limit = options.limit if options.limit > 0 else LIMIT_DEFAULT
+def _head(monitor: Monitor, options: ConnzOptions) -> dict[str, object]:
     return {
         **monitor.head(),
         "num_connections": 0,
         "total": 0,
         "offset": max(options.offset, 0),
-        "limit": 1 if options.cid else limit,
+        "limit": 1 if options.cid else _limit(options),
         "connections": None,
     }
+
+
+def _limit(options: ConnzOptions) -> int:
+    return options.limit if options.limit > 0 else LIMIT_DEFAULT
 
 
 def _order(options: ConnzOptions) -> tuple[_Key, bool]:

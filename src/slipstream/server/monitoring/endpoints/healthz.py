@@ -4,7 +4,6 @@
 import os.path
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -56,14 +55,14 @@ def healthz_options(query: Query) -> HealthzOptions:
     )
 
 
-def healthz(monitor: Monitor, options: HealthzOptions) -> tuple[int, dict[str, Any]]:
+def healthz(monitor: Monitor, options: HealthzOptions) -> tuple[int, dict[str, object]]:
     """The HTTP status, and the answer."""
     return healthz_answer(monitor, options, *problems_of(monitor, options))
 
 
 def healthz_answer(
     monitor: Monitor, options: HealthzOptions, status: int, problems: list[Problem]
-) -> tuple[int, dict[str, Any]]:
+) -> tuple[int, dict[str, object]]:
     """The HTTP status, and the answer about these `problems`."""
     if status == OK:
         return OK, {"status": "ok"}

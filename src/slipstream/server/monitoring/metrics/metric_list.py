@@ -163,11 +163,26 @@ SECTIONS = (
             ),
             _gauge("slipstream_group_is_leader", "1 on the server that leads.", "yes or no"),
             _gauge(
+                "slipstream_group_member_lag_entries",
+                "Entries of the log that a follower does not have yet.",
+            ),
+            _gauge(
+                "slipstream_group_member_idle_seconds",
+                "Since the leader has last heard a follower.",
+                "seconds",
+            ),
+        ),
+    ),
+    Section(
+        "Followers",
+        "",
+        (
+            _gauge(
                 "slipstream_group_behind_entries",
                 "Entries that a follower knows to be committed, and has not in its files.",
             ),
             _gauge(
-                "slipstream_group_relayed_connections",
+                "slipstream_group_relayed_clients",
                 "Clients that a follower brings to the leader, which counts them, too.",
             ),
             _counter(
@@ -183,15 +198,6 @@ SECTIONS = (
                 "slipstream_group_relayed_out_bytes_total",
                 "Bytes that clients of a follower were sent.",
                 "bytes",
-            ),
-            _gauge(
-                "slipstream_group_member_lag_entries",
-                "Entries of the log that a follower does not have yet.",
-            ),
-            _gauge(
-                "slipstream_group_member_idle_seconds",
-                "Since the leader has last heard a follower.",
-                "seconds",
             ),
         ),
     ),
