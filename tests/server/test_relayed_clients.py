@@ -10,10 +10,11 @@ import pytest
 
 from slipstream.server import Server, proxied
 from slipstream.server.logger import open_logger
-from slipstream.server.options import LoggingOptions
+from slipstream.server.options import LoggingOptions, TlsOptions
 from slipstream.server.proxy_header import SIGNATURE, Address, make_header
 from slipstream.server.relay_proof import CHALLENGE_SIZE, announce, challenge, prove, relay_key
-from tests.server.plain_client import PlainClient
+from tests.fix_certificates import Authority
+from tests.server.plain_client import TIMEOUT_SECONDS, PlainClient
 from tests.server.test_proxy_protocol import CONNECT, HEADER
 
 KEY = relay_key(b"secret", "token")
@@ -155,3 +156,28 @@ def test_clients_that_nobody_brings_notice_nothing(leader: Server) -> None:
         assert client.info()["client_ip"] == "127.0.0.1"
         client.send(CONNECT)
         assert client.line() == "PONG"
+
+
+@pytest.mark.parametrize("is_brought", [False, True])
+def test_a_client_gets_info_before_tls_once_the_leader_may_answer(
+    server_files: tuple[str, str], authority: Authority, is_brought: bool
+) -> None:
+    """It may not while it has not heard a majority for a moment."""
+    tls = TlsOptions(cert_file=server_files[0], key_file=server_files[1])
+    with Server(tls=tls) as server:
+        assert server.runtime is not None
+        server.runtime.relay_key = KEY
+        server.runtime.engine.may_answer = lambda: False
+        with closing(PlainClient(server.port)) as client:
+            if is_brought:
+                client.send(ANNOUNCED)
+                client.send(prove(KEY, nonce_of(client), ANNOUNCED))
+            client.socket.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                client.line()
+            client.socket.settimeout(TIMEOUT_SECONDS)
+            server.runtime.engine.may_answer = None
+            assert client.info()["client_ip"] == (CLIENT.host if is_brought else "127.0.0.1")
+            client.secure(authority.client_context())
+            client.send(CONNECT)
+            assert client.line() == "PONG"

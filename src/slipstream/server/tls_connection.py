@@ -23,7 +23,16 @@ WAITING, SHAKING_HANDS, SECURE, PLAIN = range(4)
 class TlsConnection(Connection):
     """A connection that is not readable for others."""
 
-    __slots__ = ("_fallback", "_held", "_in_the_clear", "_layer", "_state", "_timeout", "_tls")
+    __slots__ = (
+        "_fallback",
+        "_held",
+        "_in_the_clear",
+        "_info_waits",
+        "_layer",
+        "_state",
+        "_timeout",
+        "_tls",
+    )
 
     def __init__(self, runtime: "Runtime", tls: Tls) -> None:
         super().__init__(runtime)
@@ -32,6 +41,7 @@ class TlsConnection(Connection):
         self._state = WAITING
         self._held: list[bytes] = []  # to be sent once TLS is up
         self._in_the_clear = False  # INFO is on its way
+        self._info_waits = False  # until the leader of a group may answer; then it is the next
         self._timeout: asyncio.TimerHandle | None = None
         self._fallback: asyncio.TimerHandle | None = None
 
@@ -54,6 +64,7 @@ class TlsConnection(Connection):
         self.open_session()
         self._in_the_clear = False
         session = self.session
+        self._info_waits = session is not None and session.out.length() > 0
         if session is not None and session.timer is not None:
             session.timer.cancel()  # the time to authenticate begins once TLS is up
 
@@ -63,6 +74,8 @@ class TlsConnection(Connection):
         self._in_the_clear = True
         super().greet_again()
         self._in_the_clear = False
+        session = self.session
+        self._info_waits = session is not None and session.out.length() > 0
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the network."""
@@ -206,6 +219,9 @@ class TlsConnection(Connection):
             super().put(data)
         elif self._state == SECURE:
             super().put(self._layer.encrypt(data))
+        elif self._info_waits:
+            self._info_waits = False
+            super().put(data)
         else:
             self._held.append(data)
 

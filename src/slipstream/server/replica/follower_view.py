@@ -108,7 +108,7 @@ class FollowerView:
                 f"connection to {linked}"
             )
         if leader == self.name:
-            return f"this server is about to lead the group {self.cluster}"
+            return f"this server begins to lead the group {self.cluster}, or ceases to"
         if leader not in self.linked:
             return f"there is no connection to {leader}, which leads the group {self.cluster}"
         if host.is_installing:

@@ -288,11 +288,11 @@ class GroupServer:
         assert replica is not None
         assert server is not None
         assert self._loop is not None
+        assert self._relay is not None
         self._server = None
+        self._show_follower(replica, self._relay)
         await server.stop_here()
         self._leave_disk()
-        assert self._relay is not None
-        self._show_follower(replica, self._relay)
         try:
             await self._loop.run_in_executor(None, replica.hand_over, successor)
         except Error as error:
