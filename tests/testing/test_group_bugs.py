@@ -424,8 +424,10 @@ def test_a_change_without_the_step_that_needs_both_is_found(
 ) -> None:
     begin = Membership.begin_change
 
-    def at_once(membership: Membership, members: tuple[str, ...]) -> Membership:
-        return msgspec.structs.replace(begin(membership, members), previous=())
+    def at_once(
+        membership: Membership, members: tuple[str, ...], away: tuple[str, ...]
+    ) -> Membership:
+        return msgspec.structs.replace(begin(membership, members, away), previous=())
 
     monkeypatch.setattr(Membership, "begin_change", at_once)
     assert is_found(WRONG, changing)

@@ -6,6 +6,7 @@
       candidate           becomes leader: asks, takes the register, seals, fetches the log's end
       log_replica         the server's copy of the log: append, seal, read
       members_register    the register on a majority of the servers; `register` is any of its kind
+      outside_register    ... in an object store, or a bucket of a NATS cluster
       lease               who may answer reads, and who may not be sealed yet
       outbox              messages and disk jobs on their way out, and which waits for which
     membership            who is in the group, and how many of them are enough
@@ -22,6 +23,7 @@ from slipstream.group.lease import Settings
 from slipstream.group.member import Member, NotLeaderError
 from slipstream.group.messages import Entry, Mark, Message, decode, encode
 from slipstream.group.outbox import DiskJob, State
+from slipstream.group.outside_register import OutsideRegister
 from slipstream.group.register import Outcome, Register, RegisterValue
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Message",
     "NotLeaderError",
     "Outcome",
+    "OutsideRegister",
     "Register",
     "RegisterValue",
     "FollowerState",

@@ -8,6 +8,9 @@
                What is missing of it here is fetched; what contradicts it goes.
     READY      to be the leader
 
+Where the register lies outside of a group of two, and the other server does not answer, the
+register is asked for the next epoch with this server alone (`membership`).
+
 One attempt takes a bounded time; the next one takes a new epoch. Who lacks entries that another one
 has trimmed cannot fetch them there. It is told so, and stands no more until it has them: who has
 trimmed them can lead itself.
@@ -60,6 +63,7 @@ class Candidate:
         now: int,
         is_successor: bool = False,
     ) -> None:
+        self._alone_at = now + settings.alone_candidate
         self.epoch = epoch + 1
         self._name = name
         self.membership = membership  # of those that it asks; once the register is taken, in it
@@ -103,7 +107,19 @@ class Candidate:
         if now >= self._asked_at + self._settings.retry:
             self._asked_at = now
             self._ask()
+        if now >= self._alone_at and self._may_go_on_alone:
+            self._take(now, self.membership.alone(self._name))
         return now < self._ends_at
+
+    @property
+    def _may_go_on_alone(self) -> bool:
+        """Whether nobody but this server is there, which has all, and holds no promise any more."""
+        return (
+            self.stage is Stage.ASKING
+            and self._register.is_outside
+            and self._granted == {self._name}
+            and self.membership.is_in_all_quorums(self._name)
+        )
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -114,9 +130,10 @@ class Candidate:
             if self._is_majority(self._granted):
                 self._take(now)
 
-    def _take(self, now: int) -> None:
+    def _take(self, now: int, membership: Membership | None = None) -> None:
         self.stage = Stage.TAKING
-        value = RegisterValue(self.epoch, self._name, ()).with_membership(self.membership)
+        wanted = membership or self.membership
+        value = RegisterValue(self.epoch, self._name, ()).with_membership(wanted)
         self._register.compare_and_set(now, value)
 
     def look_at_register(self, now: int) -> bool:
@@ -130,7 +147,8 @@ class Candidate:
             self._ask()
             return True
         self.epoch = outcome.value.epoch + 1
-        if outcome.value.leader == self._name:  # an attempt of an earlier process, or one given up
+        is_own = outcome.value.leader == self._name  # of an earlier process, or given up
+        if is_own and self._name in outcome.value.members:
             self._take(now)
             return True
         return False

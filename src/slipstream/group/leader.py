@@ -108,6 +108,8 @@ class Leader:
         self._beat_at = now
         self._hand_over_until = 0
         self._start = self.append([b""])[0].index  # what its epoch begins with
+        for name in membership.away:
+            self.learn(now, name)
         self._beat(now)
 
     # -- serving ---------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Leader:
         return [
             FollowerState(name, one.synced, max(now - self._lease.heard_at(name), 0))
             for name, one in self._followers.items()
-            if name != self._name and name in self._membership.members
+            if name != self._name and name in (*self._membership.members, *self._membership.away)
         ]
 
     # -- members ---------------------------------------------------------------------------------
@@ -141,6 +143,7 @@ class Leader:
         for name in membership.everyone:
             assert name in self._followers, "who counts has been sent entries before"
         self._membership = self._lease.membership = membership
+        self._commit()  # fewer may have to have it
 
     def learn(self, now: int, name: str) -> None:
         """Send entries to a server that is no member yet."""
@@ -292,6 +295,14 @@ class Leader:
         assert committed is not None, "a leader has no damaged entries"
         asks = self._followers[member].asks
         return Heartbeat(self.epoch, now, committed, self._end, asks, self.told)
+
+    def is_silent(self, now: int, time: int) -> bool:
+        """Whether no majority has answered for so long."""
+        return now >= self._lease.since + time
+
+    def was_heard(self, now: int, name: str, time: int) -> bool:
+        """Whether a server has answered within that time."""
+        return now < self._lease.heard_at(name) + time
 
     def is_cut_off(self, now: int) -> bool:
         """Whether others should lead: no majority has answered for long, although they may hear

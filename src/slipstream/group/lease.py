@@ -21,6 +21,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     rate_max: float = 2.0  # how much faster or slower than true time a clock may run
     retry: int = 100 * MILLISECOND  # after which what was not answered is sent again
     attempt: int = 1500 * MILLISECOND  # after which a candidate begins anew
+    # Without an answer of the other one, after which one of two servers would go on alone. Leaders
+    # are the first to try: clients notice less of it.
+    alone_leader: int = 600 * MILLISECOND
+    alone_candidate: int = 1000 * MILLISECOND
     entries_max: int = 64  # in one message
     bytes_max: int = 1024 * 1024  # of bodies in one message, unless one body alone is longer
     unanswered_max: int = 4 * 1024 * 1024  # of bodies on their way to one follower

@@ -34,7 +34,7 @@ from slipstream.group.candidate import Candidate, Stage
 from slipstream.group.leader import FollowerState, Leader
 from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
-from slipstream.group.members_change import MembersChange
+from slipstream.group.members_change import GoingAlone, MembersChange
 from slipstream.group.members_change import Stage as Changing
 from slipstream.group.members_register import MembersRegister
 from slipstream.group.membership import Membership
@@ -57,6 +57,7 @@ from slipstream.group.messages import (
     Prepare,
     Promise,
     Refused,
+    RegisterValue,
     Release,
     Seal,
     Sealed,
@@ -102,9 +103,9 @@ class Member:
         self._register = register or MembersRegister(
             name, lambda: self._heard_of, self._outbox, self._settings
         )
-        self._change: MembersChange | None = None
+        self._change: MembersChange | GoingAlone | None = None
         self._known = self._outbox.state.sealed  # the latest epoch that was heard of
-        is_alone = self.membership.everyone == (name,)
+        is_alone = self.membership.everyone == (name,) and not self._register.is_outside
         self._promise = SealPromise(now if is_alone else now + self._settings.promise)
         self._candidate: Candidate | None = None
         self._deadline = now  # when it becomes a candidate if it hears of no leader
@@ -160,25 +161,52 @@ class Member:
         may_append = leader is not None and leader.serves and not leader.successor
         return may_append and self._change is None
 
-    def change_members(self, now: int, members: tuple[str, ...]) -> None:
-        """Have these be the members, of whom all but one have to be members already; one that
-        there is may go. It takes a while, and `members` tells when it is done. Raises
-        `NotLeaderError`, and ValueError where it cannot be done."""
+    def change_members(self, now: int, servers: tuple[str, ...]) -> None:
+        """Have these be the group, of whom all but one have to be in it already; one that there is
+        may go. Those that are away stay so. It takes a while, and `members` tells when it is done.
+        Raises `NotLeaderError`, and ValueError where it cannot be done."""
         leader = self._leader
         if leader is None or not leader.serves or leader.successor:
             raise NotLeaderError(f"{self.name} does not lead the group, and cannot change it")
         if self._change is not None:
             raise ValueError(f"{', '.join(self._change.members)} are about to be the members: wait")
-        if self.name not in members:
+        if self.name not in servers:
             raise ValueError(f"{self.name} leads the group: have it hand over before it leaves")
-        added, gone = set(members) - set(self.members), set(self.members) - set(members)
-        if len(added) > 1 or len(gone) > 1 or len(set(members)) < len(members):
+        whole = self.membership.whole
+        added, gone = set(servers) - set(whole), set(whole) - set(servers)
+        if len(added) > 1 or len(gone) > 1 or len(set(servers)) < len(servers):
             raise ValueError("one server at a time may come, and one may leave")
         if added or gone:
-            self._change = MembersChange(
-                self.name, leader, self.log, self._register, self._settings, now, members
-            )
+            away = tuple(one for one in self.membership.away if one in servers)
+            members = tuple(one for one in servers if one not in away)
+            self._begin_change(now, leader, members, away)
             self._finish_turn(now)
+
+    def _begin_change(
+        self, now: int, leader: Leader, members: tuple[str, ...], away: tuple[str, ...]
+    ) -> None:
+        self._change = MembersChange(
+            self.name, leader, self.log, self._register, self._settings, now, members, away
+        )
+
+    def _look_after_two(self, now: int, leader: Leader) -> None:
+        """Where one of two servers may lead alone: go on without the other one, or take it back."""
+        told, settings = leader.told, self._settings
+        if not self._register.is_outside or len(told.members) > 2:
+            return
+        if leader.is_silent(now, settings.alone_leader):
+            if self._change is not None:
+                self._change.give_up()
+                if self._change.is_over:
+                    self._change = None
+            if self._change is None and told.is_in_all_quorums(self.name):
+                self._change = GoingAlone(self.name, leader, self._register, now)
+            return
+        for one in told.away:
+            is_there = leader.was_heard(now, one, settings.alone_leader // 2)
+            if is_there and self._change is None and leader.has_caught_up(now, one):
+                away = tuple(other for other in told.away if other != one)
+                self._begin_change(now, leader, (*told.members, one), away)
 
     def give_up_change(self, now: int) -> bool:
         """Keep the members that there are, such as where a server that is to join has gone; False
@@ -193,7 +221,7 @@ class Member:
         known = self._outbox.state.membership or self._founders
         if membership.number > known.number or not known.members:
             self._outbox.keep(msgspec.structs.replace(self._outbox.state, membership=membership))
-            if self.name in known.everyone and self.name not in membership.everyone:
+            if self.name in known.whole and self.name not in membership.whole:
                 self.is_removed = True
                 self.fail("this server was removed from the group")
 
@@ -296,6 +324,12 @@ class Member:
             self._handle(now, sender, message)
             self._finish_turn(now)
 
+    def look_at_register(self, now: int) -> None:
+        """A driver has brought a register outside of the group an answer."""
+        if not self.failed:
+            self._hear_register(now)
+            self._finish_turn(now)
+
     def synced(self, now: int, job: int) -> None:
         """A job is durable."""
         if not self.failed:
@@ -366,7 +400,10 @@ class Member:
         self._register.tick(now)
         if self._leader is not None:
             self._leader.tick(now)
-            if self._leader.is_handed_over(now) or self._leader.is_cut_off(now):
+            self._look_after_two(now, self._leader)
+            is_going_alone = isinstance(self._change, GoingAlone)
+            is_cut_off = self._leader.is_cut_off(now) and not is_going_alone
+            if self._leader.is_handed_over(now) or is_cut_off:
                 self._step_down(now)
         elif self._candidate is not None:
             if not self._candidate.tick(now):
@@ -428,8 +465,7 @@ class Member:
             match message:
                 case Prepare() | Promise() | Accept() | Accepted() | Outbid():
                     self._register.receive(sender, message)
-                    if self._candidate and not self._candidate.look_at_register(now):
-                        self._follow(now, "")
+                    self._hear_register(now)
                 case AskSeal() | Seal() | Fetch():
                     self._answer_candidate(now, sender, message)
                 case WouldSeal() | Sealed() | Fetched():
@@ -442,6 +478,15 @@ class Member:
                     self._hear_as_leader(now, sender, message)
         except CorruptionError as error:
             self.fail(str(error))
+
+    def _hear_register(self, now: int) -> None:
+        outcome = self._register.outcome
+        if outcome is not None and self._register.is_outside and self._leader is None:
+            self._known = max(self._known, outcome.value.epoch)
+            if not outcome.is_set:
+                self.hear_membership(outcome.value.membership)
+        if self._candidate and not self._candidate.look_at_register(now):
+            self._follow(now, "")
 
     def _answer_candidate(self, now: int, sender: str, message: AskSeal | Seal | Fetch) -> None:
         match message:
@@ -593,6 +638,8 @@ class Member:
 
     def _follow(self, now: int, leader: str) -> None:
         """Follow a leader, also one that is not known yet."""
+        if self._candidate is not None or self._change is not None:
+            self._register.give_up()
         self._leader = self._candidate = self._change = None
         self.leader_name = leader
         self._known = max(self._known, self.log.sealed)
@@ -605,6 +652,8 @@ class Member:
             return
         membership = self._heard_of
         if self.name not in membership.members:
+            if self.name in membership.away:  # it may have been taken back, and not been told
+                self._register.compare_and_set(now, RegisterValue(0, "", ()))  # only read
             return
         value = self._outbox.state.value
         epoch = max(self._known, self.log.sealed, value.epoch if value else 0)

@@ -11,6 +11,9 @@ Until the register is asked to take the first step, the change can be given up w
 then on whoever leads finishes it: a leader that finds both memberships in the register begins with
 COMMITTING. One that finds a later epoch there, which somebody has taken and not led in, can change
 nothing in its own: it is overtaken, and has to step down.
+
+`GoingAlone` is the step of a leader that the other one of two does not answer, in a register
+outside of the group.
 """
 
 from enum import Enum, auto
@@ -47,6 +50,7 @@ class MembersChange:
         settings: Settings,
         now: int,
         members: tuple[str, ...] = (),
+        away: tuple[str, ...] = (),
     ) -> None:
         self.stage = Stage.CATCHING_UP
         self._name = name
@@ -61,7 +65,7 @@ class MembersChange:
             self._joint = self._before
             self._commit(now)
         else:
-            self._joint = self._before.begin_change(members)
+            self._joint = self._before.begin_change(members, away)
             for member in members:
                 leader.learn(now, member)
 
@@ -105,7 +109,8 @@ class MembersChange:
         self.stage = Stage.GIVEN_UP
         self._leader.membership = self._before
         for member in self._added():
-            self._leader.forget(member)
+            if member not in self._before.away:
+                self._leader.forget(member)
         return True
 
     def _set(self, now: int, stage: Stage, membership: Membership) -> None:
@@ -135,6 +140,41 @@ class MembersChange:
             return
         self.stage = Stage.DONE
         self._leader.membership = self._leader.told
-        for member in self._joint.previous:
-            if member not in self._joint.members:
+        for member in (*self._before.whole, *self._joint.previous):
+            if member not in self._joint.members and member not in self._joint.away:
                 self._leader.forget(member)
+
+
+class GoingAlone:
+    """The step to the leader alone. It is a change that cannot be given up: the register may have
+    it at any time, and until it is known to, the other one counts."""
+
+    def __init__(self, name: str, leader: Leader, register: Register, now: int) -> None:
+        self.stage = Stage.LEAVING
+        self.members = (name,)
+        self._leader = leader
+        self._register = register
+        self._wanted = RegisterValue(leader.epoch, name, ()).with_membership(
+            leader.told.alone(name)
+        )
+        register.compare_and_set(now, self._wanted)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be done."""
+        return self.stage in (Stage.DONE, Stage.OVERTAKEN)
+
+    def give_up(self) -> bool:
+        """It cannot be."""
+        return False
+
+    def go_on(self, now: int) -> None:
+        """Look whether the register has it."""
+        outcome = self._register.outcome
+        if outcome is None or self.is_over:
+            return
+        if outcome.value == self._wanted:
+            self._leader.membership = self._leader.told = self._wanted.membership
+            self.stage = Stage.DONE
+        else:
+            self.stage = Stage.OVERTAKEN

@@ -50,6 +50,7 @@ class MembersRegister:
         outbox: Outbox,
         settings: Settings,
     ) -> None:
+        self.is_outside = False
         self._name = name
         self._membership = membership
         self._outbox = outbox
@@ -62,6 +63,9 @@ class MembersRegister:
         """See `Register`."""
         self.outcome = None
         self._propose(now, value, self._membership())
+
+    def give_up(self) -> None:
+        """See `Register`. What a ballot has begun is brought to its end, which costs nothing."""
 
     def _propose(self, now: int, value: RegisterValue, membership: Membership) -> None:
         self._round = max(self._round, self._outbox.state.promised.round) + 1

@@ -101,24 +101,26 @@ class RegisterValue(msgspec.Struct, array_like=True, frozen=True):
     members: tuple[str, ...]
     previous: tuple[str, ...] = ()  # see `Membership`
     step: int = 0
+    away: tuple[str, ...] = ()
 
     @property
     def membership(self) -> Membership:
         """Who is in the group."""
-        return Membership(self.members, self.previous, self.step)
+        return Membership(self.members, self.previous, self.step, self.away)
 
     def with_membership(self, membership: Membership) -> "RegisterValue":
         """The same leader and epoch with other members."""
-        return RegisterValue(
-            self.epoch, self.leader, membership.members, membership.previous, membership.number
-        )
+        return RegisterValue(self.epoch, self.leader, *msgspec.structs.astuple(membership))
 
     def set_over(self, current: "RegisterValue") -> "RegisterValue | None":
         """What the register holds if it holds `current`, and this is to take its place: the next
-        epoch, with the members that there are; or the next step of the members, in the same epoch.
-        None if it is neither."""
+        epoch, with the members that there are, or with its leader alone; or the next step of the
+        members, in the same epoch. None if it is none of these."""
         if self.epoch == current.epoch + 1:
-            return self.with_membership(current.membership)
+            there = current.membership
+            if there.is_in_all_quorums(self.leader) and self.membership == there.alone(self.leader):
+                return self
+            return self.with_membership(there)
         is_same_lead = (self.epoch, self.leader) == (current.epoch, current.leader)
         return self if is_same_lead and self.step == current.step + 1 else None
 

@@ -1,9 +1,9 @@
 """The register: one small value, who leads which epoch, that changes by compare-and-set.
 
 It is what makes the leader of an epoch unique. `members_register` keeps it on a majority of the
-group's own servers; an object store with conditional puts, or a bucket of a NATS cluster, can stand
-behind the same interface. Like all of this folder it does no I/O: what it is to send or to write
-leaves by the member's outbox, or by a driver that knows its kind.
+group's own servers; `outside_register` in an object store with conditional puts, or in a bucket of
+a NATS cluster. Like all of this folder it does no I/O: what it is to send or to write leaves by the
+member's outbox, or by a driver that knows its kind.
 """
 
 from typing import Protocol
@@ -25,6 +25,8 @@ class Outcome(msgspec.Struct, frozen=True):
 class Register(Protocol):
     """A register, as a candidate sees it. One compare-and-set at a time."""
 
+    is_outside: bool  # of the group, so that one of two servers may have it without the other
+
     def compare_and_set(self, now: int, value: RegisterValue) -> None:
         """Have it hold `value` if that follows what it holds (`RegisterValue.set_over`); see
         `outcome`. Takes the place of an earlier call, which may take effect for all that."""
@@ -37,6 +39,9 @@ class Register(Protocol):
         this server has set: it may have led in it. Of a step of the members it may not be said
         although the register holds it.
         """
+
+    def give_up(self) -> None:
+        """The last call is of no use any more. It may take effect for all that."""
 
     def receive(self, sender: str, message: Message) -> None:
         """A message about the register has come, of another member or of this one."""

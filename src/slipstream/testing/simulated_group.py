@@ -14,6 +14,9 @@ after a crash amid all this.
 With `changes`, servers join the group and leave it, one at a time. Those that were removed, and
 those that are not in it yet, run on, come back after crashes, and disturb the others.
 
+With `outside`, the register is in a store outside of the group (`simulated_register`); then there
+may be two servers, too, of which one goes on alone and takes the other one back.
+
 Time is real time; each server has a clock of its own, at half to twice the speed, and another one
 with the date, which jumps. Parts can be replaced to plant faults: `moves`, `now_of`, the members.
 """
@@ -22,6 +25,8 @@ import heapq
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
+
+import msgspec
 
 from slipstream.group import (
     Mark,
@@ -32,12 +37,14 @@ from slipstream.group import (
     encode,
 )
 from slipstream.group.messages import Accepted, Appended, Promise, Sealed
+from slipstream.group.outside_register import Answer, OutsideRegister, Request
 from slipstream.model.durations import MILLISECOND, SECOND
 from slipstream.testing.applied import Applied, AppliedEntries, Piece
 from slipstream.testing.group_history import GroupHistory
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.log_disk import LogDisk
 from slipstream.testing.simulated_network import SimulatedNetwork
+from slipstream.testing.simulated_register import SimulatedStore
 
 TICK = 40 * MILLISECOND
 MOVE = 60 * MILLISECOND  # from one thing that happens to the next, on average
@@ -90,6 +97,7 @@ class Server:
         self.applied = applied  # what it has taken for committed has come to
         self.member: Member | None = None
         self.life = 0  # how often it was started
+        self.register: OutsideRegister | None = None
         self.waiting: dict[int, tuple[Mark, int]] = {}  # by number; index answered before it
         self.is_half = False  # whether what it has applied is half of a checkpoint
         self.has_lost = False  # ... or is lost in part
@@ -131,6 +139,7 @@ class SimulatedGroup:
         changes: bool = False,
         unlinks: bool = False,
         make_applied: Callable[[Random], Applied] = lambda random: AppliedEntries(),
+        outside: bool = False,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -177,13 +186,18 @@ class SimulatedGroup:
             (2, self._hand_over),
             (1, self._swing),
         ]
-        if damage and size > 1:  # nobody could repair it
+        if damage and size > 1 + outside:  # nobody could repair it, or the last one by itself
             self.moves += [(3, self._damage)]
         self.installs = 0  # checkpoints that were installed
         if trims:
             self.moves += [(20, self._trim), (3, self._leave_behind)]
-            if size > 1:
+            if size > 1 + outside:
                 self.moves += [(1, self._lose_applied)]
+        self.register_type: Callable[..., OutsideRegister] = OutsideRegister
+        self.store = SimulatedStore(self.random) if outside else None
+        if outside:
+            self.moves += [(6, self._worsen_store), (4, self._calm_store)]
+            self.settings = msgspec.structs.replace(self.settings, attempt=4 * SECOND)
         self.changes = 0  # of the members, that were begun
         if changes:
             self.moves += [(8, self._change_members)]
@@ -244,6 +258,8 @@ class SimulatedGroup:
         self._has_faults = False
         self._note("faults end")
         self.network.calm()
+        if self.store is not None:
+            self.store.calm()
         for server in self.servers.values():
             self._resume(server)
             server.sync_time = MILLISECOND
@@ -295,8 +311,14 @@ class SimulatedGroup:
     def _is_settled(self) -> bool:
         servers = [self.servers[name] for name in self._members()]
         found = {one.member.committed if one.member else 0 for one in servers}
+        if self.store is not None and not self._is_whole(servers):
+            return False
         have_applied = all(one.applied.index in found for one in servers)
         return len(found) == 1 and have_applied and found.pop() >= self.ledger.latest
+
+    def _is_whole(self, servers: list[Server]) -> bool:
+        """Whether nobody is away any more."""
+        return not any(one.member and one.member.membership.away for one in servers)
 
     def _note(self, text: str) -> None:
         self.story.append(f"{self.now / SECOND:.3f} {text}")
@@ -321,6 +343,9 @@ class SimulatedGroup:
         state, entries = server.disk.open()
         server.applied.open(server.disk.base.index + len(entries))
         self.ledger.committed(server.name, 1, server.applied.entries)
+        if self.store is not None:
+            process = f"{server.name}.{server.life}"
+            server.register = self.register_type(server.name, process, self.settings)
         server.member = self.member_type(
             server.name,
             names,
@@ -329,6 +354,7 @@ class SimulatedGroup:
             self.now_of(server),
             Random(self.seed if self._alike else self.random.random()),
             self.settings,
+            *([server.register] if server.register is not None else []),
         )
         self._note(f"{server.name} starts at {server.member.log.end}")
         if server.is_half and not server.member.is_installing:
@@ -370,6 +396,8 @@ class SimulatedGroup:
                 crash_share = max(crash_share, server.crash_share_answered)
             for delay in self.network.delays(server.name, receiver):
                 self._at(delay, self._delivery(server.name, self.servers[receiver], data))
+        while server.register is not None and (request := server.register.take_request()):
+            self._visit_store(server, server.register, request)
         job = member.take_job()
         if job is not None:
             server.disk.jobs.append(job)
@@ -388,6 +416,31 @@ class SimulatedGroup:
                 receiver.member.receive(self.now_of(receiver), sender, decode(data))
 
         return deliver
+
+    def _visit_store(self, server: Server, register: OutsideRegister, request: Request) -> None:
+        """A request goes to the store, which the crash of the server does not hold up."""
+        store, life = self.store, server.life
+        assert store is not None
+
+        def answered(answer: Answer) -> None:
+            def bring() -> None:
+                if server.member is not None:
+                    register.answered(self.now_of(server), request.number, answer)
+                    server.member.look_at_register(self.now_of(server))
+
+            self._input(server, life, bring)
+
+        store.visit(request, self._at, answered)
+
+    def _worsen_store(self) -> None:
+        assert self.store is not None
+        self.store.worsen()
+        self._note(f"the register is {'away' if self.store.is_away else 'worse'}")
+
+    def _calm_store(self) -> None:
+        assert self.store is not None
+        self.store.calm()
+        self._note("the register is well")
 
     def _begin_job(self, server: Server) -> None:
         life = server.life
@@ -433,7 +486,7 @@ class SimulatedGroup:
         server = self._leader()
         if server is None or server.member is None or server.paused is not None:
             return
-        members = server.member.members
+        members = (*server.member.members, *server.member.membership.away)
         gone = self.random.choice([*(name for name in members if name != server.name), ""])
         new = self._newcomer() if len(members) < SIZE_MAX else None
         kept = tuple(name for name in members if name != gone)
@@ -441,7 +494,8 @@ class SimulatedGroup:
             if len(members) < SIZE_MAX - 2 and self.random.random() < 0.4:
                 gone, kept = "", members
             kept = (*kept, new.name)
-        if kept == members or len(kept) < 2:
+        is_repaired = self.store is not None and len(self._founders) > 2
+        if kept == members or len(kept) < (3 if is_repaired else 2):
             return
         try:
             server.member.change_members(self.now_of(server), kept)

@@ -1,0 +1,59 @@
+"""Groups whose register lies outside: in a store that is slow, away, stale, or unsure."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from slipstream.model.durations import SECOND
+from slipstream.testing.simulated_group import SimulatedGroup
+
+SECONDS = 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_a_register_outside_costs_nothing_that_was_answered(size: int) -> None:
+    for seed in range(60):
+        SimulatedGroup(seed, size, outside=True).run(SECONDS)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("trims", [False, True])
+def test_members_that_come_and_go_cost_nothing(size: int, trims: bool) -> None:
+    for seed in range(300, 340):
+        SimulatedGroup(seed, size, trims=trims, changes=True, outside=True).run(SECONDS)
+
+
+def test_damaged_entries_of_three_are_repaired() -> None:
+    for seed in range(500, 540):
+        SimulatedGroup(seed, 3, damage=True, trims=True, outside=True).run(SECONDS)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_register_that_is_away_does_not_depose_a_leader(seed: int) -> None:
+    group = SimulatedGroup(seed, 3, outside=True)
+    group.moves = [(30, group._append)]
+    group.crash_amid_writing(0)
+    group.run(1)
+    leader = group._leader()
+    assert leader is not None
+    assert group.store is not None
+    epoch, answered = leader.serves, len(group.ledger.answered)
+    group.store.is_away = True
+    group._has_faults = True  # else nothing moves any more
+    group._at(0, group._move)
+    group._run_until(lambda: len(group.ledger.answered) > answered + 100, 60 * SECOND, "serve")
+    assert leader.serves == epoch
+
+
+def test_one_of_two_goes_on_alone_and_takes_the_other_one_back() -> None:
+    steps: Counter[str] = Counter()
+    for seed in range(60):
+        group = SimulatedGroup(seed, 2, outside=True).run(SECONDS)
+        assert group.store is not None
+        records = [json.loads(data) for data in group.store.versions[1:]]
+        assert not records[-1]["away"]
+        steps["alone"] += sum(bool(one["away"]) for one in records)
+        steps["back"] += sum(bool(one["previous"]) for one in records)
+    assert steps["alone"] > 20
+    assert steps["back"] > 20
