@@ -10,6 +10,7 @@ _USERS = {
     "arrow": "Arrow batches",
     "console": "Avro bodies in the console",
     "kombu": "Celery's tasks",
+    "objectstore": "object stores",
     "otel": "traces and metrics",
     "otlp": "traces and metrics of a server",
     "schemas": "schemas",

@@ -80,6 +80,7 @@ class FollowerState(NamedTuple):
     name: str
     synced: int  # index up to which it has the log
     active: int  # ns since it was heard
+    is_away: bool  # and counts for nothing until it is back
 
 
 class Leader:
@@ -126,7 +127,12 @@ class Leader:
     def followers(self, now: int) -> list[FollowerState]:
         """How far the other servers are."""
         return [
-            FollowerState(name, one.synced, max(now - self._lease.heard_at(name), 0))
+            FollowerState(
+                name,
+                one.synced,
+                max(now - self._lease.heard_at(name), 0),
+                name in self._membership.away,
+            )
             for name, one in self._followers.items()
             if name != self._name and name in (*self._membership.members, *self._membership.away)
         ]

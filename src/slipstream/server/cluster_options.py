@@ -1,11 +1,12 @@
 """`cluster {}`: the servers that form a group with this one, typed once and checked as a whole.
 
-A group has one, three or five servers. `routes` lists all of them, this one included or not, so the
-same list can stand in each configuration; which of the addresses is this server's own is found
-without asking a name server.
+A group has one, three or five servers, or two if its register lies outside of it. `routes` lists
+all of them, this one included or not, so the same list can stand in each configuration; which of
+the addresses is this server's own is found without asking a name server.
 """
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -19,8 +20,13 @@ if TYPE_CHECKING:
 
 CLUSTER_PORT = 6222
 GROUP_SIZES = (1, 3, 5)
+BUCKET_SCHEMES = ("nats", "tls")
+OBJECT_SCHEMES = ("s3", "gs", "az")
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 _NAME_MAX = 128  # characters
+_URL_MAX = 512  # characters
+_BUCKET = re.compile(r"[A-Za-z0-9_-]+")
+_KEY = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*")
 
 
 class RouteOptions(msgspec.Struct, kw_only=True, frozen=True):
@@ -45,6 +51,25 @@ class ClusterAuthorizationOptions(msgspec.Struct, kw_only=True):
     timeout: int = 0  # ns, for a server to prove it; 0 is 2 s, with TLS 1 s more than the handshake
 
 
+class RegisterOptions(msgspec.Struct, kw_only=True):
+    """`cluster { register {} }`: where the register lies, if not with the group's own servers."""
+
+    url: str = ""  # nats://host:4222 or several of them with commas; s3://bucket/path, gs://, az://
+    bucket: str = ""  # of a NATS cluster
+    credentials: str = ""  # a file with a JWT and a seed, for a NATS cluster
+    ca_file: str = ""  # whom to trust for its certificate
+
+    @property
+    def scheme(self) -> str:
+        """Of the URL."""
+        return self.url.partition("://")[0].lower() if "://" in self.url else ""
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether it is a bucket of a NATS cluster."""
+        return self.scheme in BUCKET_SCHEMES
+
+
 class ClusterOptions(msgspec.Struct, kw_only=True):
     """`cluster {}`: who forms the group."""
 
@@ -57,6 +82,7 @@ class ClusterOptions(msgspec.Struct, kw_only=True):
         default_factory=ClusterAuthorizationOptions
     )
     tls: "TlsOptions | None" = None
+    register: RegisterOptions | None = None
 
     @property
     def secret(self) -> bytes:
@@ -106,7 +132,8 @@ class ClusterOptions(msgspec.Struct, kw_only=True):
 
     def faults(self, server: "ServerOptions") -> list[str]:
         """A line for each thing that is wrong, and how to put it right."""
-        return [*_identity(self, server), *_routes(self, server), *_proof(self)]
+        found = [*_identity(self, server), *_routes(self, server), *_proof(self)]
+        return [*found, *_register(self)]
 
 
 def _is_here(host: str) -> bool:
@@ -155,7 +182,7 @@ def _identity(cluster: ClusterOptions, server: "ServerOptions") -> Iterator[str]
 def _routes(cluster: ClusterOptions, server: "ServerOptions") -> Iterator[str]:
     others = cluster.others(server.server_name)
     size = len(others) + 1
-    if size not in GROUP_SIZES:
+    if size not in GROUP_SIZES and not (size == 2 and cluster.register is not None):
         named = ", ".join(route.address for route in others)
         found = len({route.address for route in cluster.routes})
         own = (
@@ -167,7 +194,8 @@ def _routes(cluster: ClusterOptions, server: "ServerOptions") -> Iterator[str]:
         why = (
             "more servers make each answer slower and the group no safer"
             if size > max(GROUP_SIZES)
-            else "an even number survives no more failures than one server less"
+            else "an even number survives no more failures than one server less, and two need a "
+            "register outside of the group (cluster.register)"
         )
         yield (
             f"cluster: this server and the routes {named} are {size} servers, and a group has "
@@ -210,3 +238,43 @@ def _proof(cluster: ClusterOptions) -> Iterator[str]:
         path = getattr(tls, name)
         if path and not os.path.isfile(path):
             yield f'cluster: tls: {name} "{path}" is not a file that can be read'
+
+
+def _register(cluster: ClusterOptions) -> Iterator[str]:
+    register = cluster.register
+    if register is None:
+        return
+    if len(register.url) > _URL_MAX:
+        yield f"cluster: register: url has more than {_URL_MAX} characters: give a shorter one"
+    elif register.is_bucket:
+        yield from _bucket(cluster, register)
+    elif register.scheme in OBJECT_SCHEMES:
+        if register.bucket or register.credentials or register.ca_file:
+            yield (
+                "cluster: register: bucket, credentials and ca_file are for a bucket of a NATS "
+                "cluster: an object store's bucket is in its url, and what it is reached with in "
+                "the environment"
+            )
+    else:
+        yield (
+            "cluster: register: url is missing, or names no place that replaces an object on a "
+            "condition: give nats://host:4222 with a bucket, or s3://, gs:// or az:// with a "
+            "bucket and a path"
+        )
+
+
+def _bucket(cluster: ClusterOptions, register: RegisterOptions) -> Iterator[str]:
+    if not _BUCKET.fullmatch(register.bucket):
+        yield (
+            f'cluster: register: bucket "{register.bucket}" is not the name of a key-value bucket: '
+            "give one of letters, digits, - and _"
+        )
+    if not _KEY.fullmatch(cluster.name):
+        yield (
+            f'cluster: register: the name "{cluster.name}" of the group cannot be a key in a '
+            "bucket: use letters, digits, - and _"
+        )
+    for name in ("credentials", "ca_file"):
+        path = getattr(register, name)
+        if path and not os.path.isfile(path):
+            yield f'cluster: register: {name} "{path}" is not a file that can be read'

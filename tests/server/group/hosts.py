@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 from slipstream.group import Entry, NotLeaderError, Settings
@@ -12,6 +13,7 @@ from slipstream.server.group import (
     LinkContexts,
     LinkSettings,
     OutcomeUnknownError,
+    RegisterStore,
 )
 from slipstream.server.group.host import KEEP_BYTES
 from slipstream.server.group.joining import server_name_of
@@ -126,7 +128,9 @@ class Group:
         owners: dict[str, Owner] | None = None,
         keep_bytes: int = KEEP_BYTES,
         segment_bytes: int = SEGMENT_BYTES,
+        make_register: Callable[[str], RegisterStore | None] = lambda name: None,
     ) -> None:
+        self.make_register = make_register  # for the host of that name
         self.owners = owners or {}
         self.keep_bytes = keep_bytes
         self.segment_bytes = segment_bytes
@@ -213,6 +217,7 @@ class Group:
             self._contexts,
             checkpoints=self.owners.get(name),
             keep_bytes=self.keep_bytes,
+            register=self.make_register(name),
         )
 
     async def start(self, name: str) -> GroupHost:

@@ -55,6 +55,7 @@ class Member(msgspec.Struct, frozen=True):
     address: str = ""  # host:port at which the leader has reached it, if that is known
     tags: tuple[str, ...] = ()  # its server_tags, in lower case, if they are known
     facts: ServerFacts | None = None  # what else is known of it
+    is_needed: bool = True  # its copies count; not while the leader goes on alone
 
 
 class Group(Protocol):
@@ -99,13 +100,13 @@ def size_of(group: Group) -> int:
 
 
 def quorum_of(group: Group) -> int:
-    """How many servers are a majority."""
-    return size_of(group) // 2 + 1
+    """How many servers are a majority, of those that count."""
+    return (1 + sum(member.is_needed for member in group.followers)) // 2 + 1
 
 
 def online_of(group: Group) -> int:
-    """How many servers are there, the leader among them."""
-    return 1 + sum(not member.is_offline for member in group.followers)
+    """How many servers are there and count, the leader among them."""
+    return 1 + sum(member.is_needed and not member.is_offline for member in group.followers)
 
 
 # -- how answers show it -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from slipstream.server.cluster_options import (
     CLUSTER_PORT,
     ClusterAuthorizationOptions,
     ClusterOptions,
+    RegisterOptions,
     RouteOptions,
 )
 from slipstream.server.config.blocks import (
@@ -23,6 +24,7 @@ from slipstream.server.config.kinds import (
     Anything,
     Boolean,
     Duration,
+    File,
     Integer,
     Kind,
     Notes,
@@ -125,6 +127,20 @@ CLUSTER_AUTHORIZATION = Block(
     ),
 )
 
+REGISTER = Block(
+    "register",
+    (
+        optional(
+            "url",
+            String,
+            "nats://host:4222, or several with commas; or s3://bucket/path, gs://, az://.",
+        ),
+        optional("bucket", String, "A key-value bucket of the NATS cluster, which is there."),
+        optional("credentials creds", File, "File with a JWT and the seed of its key."),
+        optional("ca_file", File, "Whom to trust for the NATS cluster's certificate."),
+    ),
+)
+
 CLUSTER = Block(
     "cluster",
     (
@@ -149,6 +165,12 @@ CLUSTER = Block(
             inner=CLUSTER_AUTHORIZATION,
         ),
         optional("tls", block_kind(TLS, TlsOptions), "Both sides show certificates.", inner=TLS),
+        optional(
+            "register",
+            block_kind(REGISTER, RegisterOptions),
+            "Where the register lies, if not with the group's own servers; two servers need it.",
+            inner=REGISTER,
+        ),
         no_effect("no_advertise", Boolean, "Servers tell nobody of other servers."),
         no_effect("connect_retries", Integer, "The servers of the routes are dialled for ever."),
         no_effect("connect_backoff", Boolean, "Pauses between attempts grow anyway."),

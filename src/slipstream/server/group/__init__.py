@@ -3,6 +3,7 @@
     opening           a host, from the options of a server
     host              the member on an event loop: append, committed entries, who leads
       joining         servers that come into a group that is there
+      outside         a register in a store outside of the group
       checkpoints     what the owner of a host is asked for, so that the log's beginning can go
       transfers       checkpoints on their way to servers that lack what is gone
       links           a connection to each other server: who dials, who is let in
@@ -29,6 +30,7 @@ from slipstream.server.group.joining import server_name_of
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import LinkSettings
 from slipstream.server.group.opening import make_host
+from slipstream.server.group.outside import RegisterStore
 from slipstream.server.group.store import GroupStore, Identity, Stored
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "LinkContexts",
     "LinkSettings",
     "OutcomeUnknownError",
+    "RegisterStore",
     "Stored",
     "TransferBrokenError",
     "TrimmedError",

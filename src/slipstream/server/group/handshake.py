@@ -53,6 +53,7 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     members: tuple[str, ...]  # of its group; empty while it is in none
     nonce: bytes
     step: int = 0  # of the members' changes
+    register: str = ""  # where it is, outside of the group
 
 
 class _Stage(Enum):

@@ -18,13 +18,18 @@ in the group. A server whose store is empty joins where another one has a group 
 **Trimming.** The owner says up to which index it has applied entries, durably. Of what may go
 `keep_bytes` stay for followers that are a little behind, and up to `HOLD_FACTOR` times that for
 those that are sent entries, or a checkpoint. Who is further behind has a checkpoint installed.
+
+**The register** is the members' own, or lies outside of the group (`outside`). All servers have to
+have the same one, also over restarts, or an epoch could have two leaders.
 """
 
 import asyncio
 import random
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
+from functools import partial
 
 from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.group import (
@@ -35,10 +40,12 @@ from slipstream.group import (
     Member,
     Message,
     NotLeaderError,
+    OutsideRegister,
     Settings,
 )
 from slipstream.group.membership import Membership
 from slipstream.group.messages import About, CheckpointMessage
+from slipstream.group.outside_register import Answer
 from slipstream.model.durations import SECOND
 from slipstream.server.group.checkpoints import Checkpoints, TrimmedError
 from slipstream.server.group.handshake import Greeting, Standing
@@ -46,6 +53,7 @@ from slipstream.server.group.joining import new_member_name, next_members, serve
 from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import Links, LinkSettings
 from slipstream.server.group.log_writer import LogWriter
+from slipstream.server.group.outside import RegisterCarrier, RegisterStore
 from slipstream.server.group.store import GroupStore, Identity, Stored
 from slipstream.server.group.transfers import Transfers
 from slipstream.server.logger import Logger
@@ -59,6 +67,7 @@ ABOUT_BYTES_MAX = 64 * 1024  # of what a server says of itself
 _TICK = 0.02  # s
 _TRIM_EVERY = SECOND // 4  # ns
 _ADMIT_EVERY = SECOND // 4
+OUTSIDE_ATTEMPT = 5 * SECOND  # ns: a register outside of the group may take long to answer
 
 
 class OutcomeUnknownError(Error):
@@ -113,6 +122,7 @@ class GroupHost:
         now: Callable[[], int] = clock,
         checkpoints: Checkpoints | None = None,
         keep_bytes: int = KEEP_BYTES,
+        register: RegisterStore | None = None,
     ) -> None:
         self.name = name
         self.checkpoints = checkpoints  # may be set until `start`
@@ -123,7 +133,11 @@ class GroupHost:
         self._size = size
         self._store = store
         self._log = log
-        self._settings = settings or Settings()
+        self._settings = settings or (
+            Settings(attempt=OUTSIDE_ATTEMPT) if register is not None else Settings()
+        )
+        self._register = register
+        self._carrier: RegisterCarrier | None = None
         self._now = now
         self._loop = asyncio.get_running_loop()
         self._links = Links(name, links, self, log, contexts)
@@ -186,6 +200,13 @@ class GroupHost:
                 f'cluster "{identity.cluster}", not of "{self.name}" in "{self._cluster}": start '
                 "it under its own name, or name another store directory"
             )
+        if identity.is_outside != (self._register is not None):
+            where = "outside of it" if identity.is_outside else "with its own servers"
+            raise ConfigError(
+                f"the group of the store {self._store.path} has its register {where}, and the "
+                "configuration says otherwise: two registers could have two servers lead at a "
+                "time; set cluster.register as it was"
+            )
         self._identity = identity
         self._call(identity.name)
 
@@ -197,6 +218,12 @@ class GroupHost:
 
     def _begin(self, stored: Stored) -> None:
         assert self._identity is not None
+        outside = None
+        if self._register is not None:
+            outside = OutsideRegister(self.name, secrets.token_hex(8), self._settings)
+            self._carrier = RegisterCarrier(
+                outside, self._register, partial(self._hear_register, outside), self._log
+            )
         self._member = Member(
             self.name,
             self._identity.members,
@@ -205,6 +232,7 @@ class GroupHost:
             self._now(),
             random.Random(),
             self._settings,
+            outside,
         )
         self._transfers = Transfers(
             self._member,
@@ -216,6 +244,18 @@ class GroupHost:
             self._log,
         )
         self._timer = self._loop.call_later(_TICK, self._tick)
+        self._turn()
+
+    def _hear_register(self, outside: OutsideRegister, number: int, answer: Answer) -> None:
+        member = self._member
+        if member is None or self._is_stopped:
+            return
+        now = self._now()
+        try:
+            outside.answered(now, number, answer)
+            member.look_at_register(now)
+        except Exception as error:
+            self._stop_at_fault("an answer of the register", error)
         self._turn()
 
     def _send(self, receiver: str, message: Message) -> None:
@@ -233,6 +273,10 @@ class GroupHost:
             await asyncio.wait([self._founding])
         if self._transfers is not None:
             await self._transfers.stop()
+        if self._carrier is not None:
+            await self._carrier.stop()
+        elif self._register is not None:
+            await self._register.close()
         await self._links.stop()
         self._writer.close()
         self._store.close()
@@ -244,7 +288,10 @@ class GroupHost:
     def greeting(self, nonce: bytes) -> Greeting:
         """What this server says of itself."""
         step = self._member.membership.number if self._member is not None else 0
-        return Greeting(self._cluster, self.name, self._standing, self.members, nonce, step)
+        register = self._register.called if self._register is not None else ""
+        return Greeting(
+            self._cluster, self.name, self._standing, self.members, nonce, step, register
+        )
 
     @property
     def _standing(self) -> Standing:
@@ -257,12 +304,16 @@ class GroupHost:
 
     @property
     def _is_member(self) -> bool:
-        return self._member is not None and self.name in self._member.membership.everyone
+        return self._member is not None and self.name in self._member.membership.whole
 
     def may_link(self, greeting: Greeting) -> str:
         """Why a server is not one to talk to; "" if it is."""
         if greeting.cluster != self._cluster:
             return f'its cluster is "{greeting.cluster[:64]}", this one is "{self._cluster}"'
+        own = self._register.called if self._register is not None else ""
+        if greeting.register != own:
+            named = [one or "the servers' own" for one in (greeting.register, own)]
+            return f"its register is {named[0]}, this one has {named[1]}"[:512]
         if self._identity is None or self._standing is Standing.JOINING:
             return ""
         if greeting.standing in (Standing.EMPTY, Standing.JOINING):
@@ -274,8 +325,8 @@ class GroupHost:
             self._member.hear_membership(Membership(greeting.members, (), greeting.step))
             self._turn()
             return self.failed
-        everyone = self._member.membership.everyone if self._member is not None else self.members
-        if greeting.name not in everyone:
+        whole = self._member.membership.whole if self._member is not None else self.members
+        if greeting.name not in whole:
             return f"the group has the servers {', '.join(self.members)}"
         if greeting.step == step and set(greeting.members) != set(self.members):
             return f"its group has the servers {', '.join(greeting.members)}"[:512]
@@ -304,7 +355,7 @@ class GroupHost:
             if other.members and (other.standing is Standing.KEPT or other.members != members):
                 if other.standing is not Standing.KEPT and len(members) < self._size:
                     return  # the others are not heard yet
-                self._found_store(Identity(self._cluster, new_member_name(self.name), ()))
+                self._found_store(self._new_identity(new_member_name(self.name), ()))
                 self._log.warn(
                     f"{name} has a group of {_shown(other.members)}, and the store "
                     f"{self._store.path} of this server is empty: it joins the group anew, once "
@@ -319,7 +370,10 @@ class GroupHost:
                 f"{self._size}: give each server its own server_name, and all the same routes"
             )
         elif len(members) == self._size:
-            self._found_store(Identity(self._cluster, self.name, members))
+            self._found_store(self._new_identity(self.name, members))
+
+    def _new_identity(self, name: str, members: tuple[str, ...]) -> Identity:
+        return Identity(self._cluster, name, members, self._register is not None)
 
     def _found_store(self, identity: Identity) -> None:
         self._founding = self._loop.create_task(self._found(identity))
@@ -363,8 +417,10 @@ class GroupHost:
                 "again in a while"
             )
         kept = tuple(one for one in self.members if one != gone)
-        there = [one for one in kept if one == self.name or one in self._links.names]
-        if len(there) <= len(kept) // 2:
+        away = member.membership.away
+        counted = [one for one in kept if one not in away]
+        there = [one for one in counted if one == self.name or one in self._links.names]
+        if len(there) <= len(counted) // 2:
             raise ValueError(
                 f"of {_shown(kept)} no more than {_shown(there)} can be reached, which is no "
                 f"majority: {server_name} cannot leave now"
@@ -398,11 +454,11 @@ class GroupHost:
             for name, greeting in self._heard.items()
             if greeting.standing is Standing.JOINING
             and name in there
-            and name not in member.membership.everyone
+            and name not in member.membership.whole
         ]
-        members = next_members(member.members, waiting, there, self._size)
+        members = next_members(self.members, waiting, there, self._size)
         if members is not None:
-            (newcomer,) = set(members) - set(member.members)
+            (newcomer,) = set(members) - set(self.members)
             self._log.info(f"{server_name_of(newcomer)} joins the group: it is sent what it lacks")
             member.change_members(self._now(), members)
 
@@ -411,7 +467,13 @@ class GroupHost:
         membership = member.membership
         if membership.number != self._step and not membership.previous:
             if self._step or membership.number:
-                self._log.info(f"The group {self._cluster} has the servers {_shown(self.members)}")
+                text = f"The group {self._cluster} has the servers {_shown(self.members)}"
+                if membership.away:
+                    text += (
+                        f"; {_shown(membership.members)} goes on alone, and what is answered from "
+                        f"now on is there alone until {_shown(membership.away)} is back"
+                    )
+                self._log.info(text)
             self._step = membership.number
             self.on_change()
 
@@ -444,10 +506,15 @@ class GroupHost:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Who is in the group; empty while that is not known."""
+        """Who is in the group, also while it is away; empty while that is not known."""
         if self._member is not None:
-            return self._member.members
+            return (*self._member.members, *self._member.membership.away)
         return self._identity.members if self._identity is not None else ()
+
+    @property
+    def in_sync(self) -> tuple[str, ...]:
+        """The members whose copies count: not those that are away."""
+        return self._member.members if self._member is not None else ()
 
     @property
     def linked_names(self) -> set[str]:
@@ -714,6 +781,8 @@ class GroupHost:
         member = self._member
         assert member is not None
         self._say_and_write(member)
+        if self._carrier is not None:
+            self._carrier.look()
         if member.failed and not self.failed:
             self._fail(self._removed() if member.is_removed else member.failed)
         self._settle(member)

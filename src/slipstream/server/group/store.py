@@ -56,6 +56,7 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
     cluster: str
     name: str
     members: tuple[str, ...]  # sorted
+    is_outside: bool = False  # whether its register is
 
 
 class Kept(msgspec.Struct, array_like=True, frozen=True):

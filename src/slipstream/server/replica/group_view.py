@@ -31,14 +31,18 @@ class GroupView:
         """All other servers, as they are now."""
         host = self._replica.host
         found = []
-        for name, synced, active in host.followers():
+        for name, synced, active, is_away in host.followers():
             lag = max(host.committed_index - synced, 0)
             is_offline = active > OFFLINE_NS
-            is_current = not is_offline and lag <= CURRENT_LAG
+            is_current = not is_offline and not is_away and lag <= CURRENT_LAG
             facts = self._facts(name)
             address, tags = (facts.cluster_address, facts.tags) if facts is not None else ("", ())
             shown = server_name_of(name)
-            found.append(Member(shown, is_current, is_offline, active, lag, address, tags, facts))
+            found.append(
+                Member(
+                    shown, is_current, is_offline, active, lag, address, tags, facts, not is_away
+                )
+            )
         return found
 
     def _facts(self, name: str) -> ServerFacts | None:

@@ -1,0 +1,23 @@
+"""Stores for a group's register outside of the group (docs/group.md#the-register).
+
+    bucket     a key in a key-value bucket of a NATS cluster
+    objects    an object in S3, Google Cloud Storage or Azure, through `obstore`
+
+The server takes them for a `RegisterStore` and finds them by the name of this package, which stands
+above it and above the client.
+"""
+
+from slipstream.registers.bucket import BucketRegister
+from slipstream.registers.objects import ObjectRegister, open_object_register
+from slipstream.server.cluster_options import RegisterOptions
+from slipstream.server.group.outside import RegisterStore
+
+__all__ = ["BucketRegister", "ObjectRegister", "open_register"]
+
+
+def open_register(options: RegisterOptions, group: str) -> RegisterStore:
+    """Where the options say that the register of a group lies. Nothing is asked of it yet. Raises
+    `ConfigError`, `MissingPackageError`."""
+    if options.is_bucket:
+        return BucketRegister(options, group)
+    return open_object_register(options.url, group)

@@ -1,0 +1,150 @@
+"""Every place for a register replaces it on a condition: in memory, in S3, in a NATS bucket."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from obstore.store import LocalStore, MemoryStore
+
+import slipstream
+from slipstream.errors import ConfigError, Error
+from slipstream.extras import MissingPackageError
+from slipstream.registers import ObjectRegister, open_register
+from slipstream.server.cluster_options import RegisterOptions
+from slipstream.server.group import RegisterStore
+from tests.fix_nats_server import NatsServer
+
+KINDS = ("memory", "s3", "bucket of nats-server", "bucket of slipstream")
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty bucket of moto's; how it is reached is in the environment."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (
+        ("AWS_ENDPOINT_URL", f"http://{host}:{port}"),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(name, value)
+    name = uuid.uuid4().hex
+    boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket=name)
+    try:
+        yield f"s3://{name}/groups"
+    finally:
+        server.stop()
+
+
+async def make_bucket(url: str) -> RegisterOptions:
+    name = uuid.uuid4().hex
+    async with await slipstream.connect(url) as nc:
+        await nc.jetstream().create_key_value(name)
+    return RegisterOptions(url=url, bucket=name)
+
+
+@pytest.fixture(params=KINDS)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[RegisterStore]:
+    """An empty one of each kind."""
+    match request.param:
+        case "memory":
+            found: RegisterStore = ObjectRegister(MemoryStore(), "C.json", "memory://C.json")
+        case "s3":
+            found = open_register(RegisterOptions(url=request.getfixturevalue("s3")), "C")
+        case "bucket of nats-server":
+            real: NatsServer = request.getfixturevalue("shared_nats_server")
+            found = open_register(await make_bucket(real.url), "C")
+        case _:
+            with slipstream.Server() as server:
+                found = open_register(await make_bucket(server.url), "C")
+                yield found
+                await found.close()
+                return
+    yield found
+    await found.close()
+
+
+async def test_it_is_replaced_at_the_version_that_is_named_alone(store: RegisterStore) -> None:
+    assert await store.get() == (b"", "")
+    assert await store.put(b"1", "")
+    assert not await store.put(b"another", "")
+    data, first = await store.get()
+    assert data == b"1"
+    assert await store.put(b"2", first)
+    assert not await store.put(b"3", first)
+    data, second = await store.get()
+    assert data == b"2"
+    assert second != first
+
+
+async def test_a_key_that_was_deleted_is_there_no_more_and_has_a_version(
+    shared_nats_server: NatsServer,
+) -> None:
+    options = await make_bucket(shared_nats_server.url)
+    store = open_register(options, "C")
+    assert await store.put(b"1", "")
+    async with await slipstream.connect(shared_nats_server.url) as nc:
+        bucket = await nc.jetstream().key_value(options.bucket)
+        await bucket.delete("C")
+        data, version = await store.get()
+        assert not data
+        assert not await store.put(b"2", "")
+        assert await store.put(b"2", version)
+    await store.close()
+
+
+async def test_a_bucket_that_is_missing_is_an_error_that_says_how_to_make_it(
+    shared_nats_server: NatsServer,
+) -> None:
+    store = open_register(RegisterOptions(url=shared_nats_server.url, bucket="none"), "C")
+    with pytest.raises(Error, match="slipstream kv add none --replicas 3"):
+        await store.get()
+    await store.close()
+
+
+async def test_what_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for options in (
+        RegisterOptions(url="nats://127.0.0.1:9", bucket="b"),
+        RegisterOptions(url="s3://bucket/groups"),
+    ):
+        store = open_register(options, "C")
+        with pytest.raises(Error):
+            await store.get()
+        with pytest.raises(Error):
+            await store.put(b"1", "")
+        await store.close()
+
+
+async def test_a_bucket_of_objects_that_is_missing_cannot_be_written(s3: str) -> None:
+    store = open_register(RegisterOptions(url="s3://none/groups"), "C")
+    with pytest.raises(Error, match=r"s3://none/groups/C\.json cannot be written"):
+        await store.put(b"1", "")
+
+
+async def test_a_store_without_conditions_says_so(tmp_path: object) -> None:
+    store = ObjectRegister(LocalStore(str(tmp_path)), "C.json", "there")
+    assert await store.put(b"1", "")
+    _, version = await store.get()
+    with pytest.raises(Error, match="cannot be written on a condition"):
+        await store.put(b"2", version)
+
+
+def test_a_url_that_obstore_does_not_take_is_refused() -> None:
+    with pytest.raises(ConfigError, match="write s3://, gs:// or az://"):
+        open_register(RegisterOptions(url="s3://"), "C")
+
+
+def test_without_obstore_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    with pytest.raises(MissingPackageError, match=r"slipstream\[objectstore\]"):
+        open_register(RegisterOptions(url="s3://bucket/groups"), "C")
