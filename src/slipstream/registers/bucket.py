@@ -66,7 +66,7 @@ class BucketRegister:
     async def _connect(self) -> Connection:
         options = self._options
         return await connect(
-            options.url.split(","),
+            [url.strip() for url in options.url.split(",")],
             name=f"register of the group {self._key}",
             credentials=options.credentials,
             tls_ca=options.ca_file,

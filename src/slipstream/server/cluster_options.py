@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -264,6 +265,11 @@ def _register(cluster: ClusterOptions) -> Iterator[str]:
 
 
 def _bucket(cluster: ClusterOptions, register: RegisterOptions) -> Iterator[str]:
+    if not all(_is_nats_url(url) for url in register.url.split(",")):
+        yield (
+            "cluster: register: url has something else than nats://host:4222 or tls://host:4222, "
+            "or several of them with commas"
+        )
     if not _BUCKET.fullmatch(register.bucket):
         yield (
             f'cluster: register: bucket "{register.bucket}" is not the name of a key-value bucket: '
@@ -278,3 +284,12 @@ def _bucket(cluster: ClusterOptions, register: RegisterOptions) -> Iterator[str]
         path = getattr(register, name)
         if path and not os.path.isfile(path):
             yield f'cluster: register: {name} "{path}" is not a file that can be read'
+
+
+def _is_nats_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url.strip())
+        has_port = parts.port != 0
+    except ValueError:
+        return False
+    return has_port and bool(parts.hostname) and parts.scheme in BUCKET_SCHEMES

@@ -110,6 +110,42 @@ def test_a_group_has_one_three_or_five_servers(others: int, why: str) -> None:
     assert "set cluster.advertise" in line
 
 
+BUCKET = "register { url: 'nats://h:4222, tls://h2', bucket: groups }"
+TWO = "name: c, listen: 10.9.0.1:6222, routes: [nats://10.9.0.1:6222, nats://10.9.0.2:6222]"
+
+
+@pytest.mark.parametrize("register", [BUCKET, "register { url: 's3://bucket/path' }"])
+def test_two_servers_are_a_group_with_a_register_outside_of_it(register: str) -> None:
+    assert not wrong(f"{TWO}, {SHARED}, {register}")
+    assert not wrong(f"{WHOLE}, {register}")
+    (line,) = wrong(f"{TWO}, {SHARED}")
+    assert "two need a register outside of the group (cluster.register)" in line
+
+
+@pytest.mark.parametrize(
+    ("register", "why"),
+    [
+        ("bucket: b", "url is missing, or names no place"),
+        ("url: '/a/directory'", "url is missing, or names no place"),
+        ("url: 'file:///a/directory'", "replaces an object on a condition"),
+        ("url: 'nats://h'", 'bucket "" is not the name of a key-value bucket'),
+        ("url: 'nats://h', bucket: 'a b'", 'bucket "a b" is not the name'),
+        ("url: 'nats://h,h2', bucket: b", "url has something else than nats://host:4222"),
+        ("url: 's3://b/p', bucket: b", "an object store's bucket is in its url"),
+        (f"url: 's3://{'b' * 600}'", "more than 512 characters"),
+    ],
+)
+def test_a_register_that_cannot_work_is_refused(register: str, why: str) -> None:
+    (line,) = wrong(f"{WHOLE}, register {{ {register} }}")
+    assert line.startswith("cluster: register: ")
+    assert why in line
+
+
+def test_a_group_whose_name_is_no_key_has_no_register_in_a_bucket() -> None:
+    (line,) = wrong(f"{WHOLE.replace('name: c', 'name: c..d')}, {BUCKET}")
+    assert 'the name "c..d" of the group cannot be a key' in line
+
+
 def test_all_that_is_wrong_is_said_at_once_with_what_to_do() -> None:
     lines = wrong("port: -1, routes: ['nats://a:b@h']", ServerOptions())
     for text in (
