@@ -60,7 +60,7 @@ def of_two(seed: int) -> SimulatedGroup:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_nothing_is_found_where_nothing_is_planted(size: int) -> None:
-    for seed in range(20):
+    for seed in range(8):
         with_register(seed, size).run(8)
         contended(seed).run(8)
 

@@ -204,7 +204,8 @@ class Member:
             return
         for one in told.away:
             is_there = leader.was_heard(now, one, settings.alone_leader // 2)
-            if is_there and self._change is None and leader.has_caught_up(now, one):
+            is_free = self._change is None and not leader.successor
+            if is_there and is_free and leader.has_caught_up(now, one):
                 away = tuple(other for other in told.away if other != one)
                 self._begin_change(now, leader, (*told.members, one), away)
 
@@ -314,6 +315,8 @@ class Member:
         if self._leader is None or successor == self.name:
             raise NotLeaderError(f"{self.name} has nothing to hand over to {successor}")
         self._leader.hand_over(now, successor or self._leader.most_synced())
+        if self._register.is_outside and self._change is None:  # is it there for the successor?
+            self._register.compare_and_set(now, RegisterValue(0, "", ()))
         self._finish_turn(now)
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -403,7 +406,8 @@ class Member:
             self._look_after_two(now, self._leader)
             is_going_alone = isinstance(self._change, GoingAlone)
             is_cut_off = self._leader.is_cut_off(now) and not is_going_alone
-            if self._leader.is_handed_over(now) or is_cut_off:
+            is_taken = not self._register.is_outside or self._register.outcome is not None
+            if (self._leader.is_handed_over(now) and is_taken) or is_cut_off:
                 self._step_down(now)
         elif self._candidate is not None:
             if not self._candidate.tick(now):

@@ -78,7 +78,7 @@ async def test_one_of_two_goes_on_alone_and_takes_the_other_one_back(
         assert group.hosts[name].epoch == first.epoch  # it has led all the time
         assert group.logs[name].has(f"{name} goes on alone")
         await group.start(other)
-        await group.settled("n1", "n2") if name == "n1" else await group.settled("n2", "n1")
+        await until(lambda: len(first.in_sync) == 2 and not first.is_changing, f"{other} is back")
         await first.append(b"3")
         await group.stop(name)
         second = await group.leader()
@@ -142,3 +142,19 @@ async def test_a_store_of_a_group_with_another_kind_of_register_is_refused(
         group.make_register = lambda name: None
         with pytest.raises(ConfigError, match="has its register outside of it"):
             await group.start("n1")
+
+
+async def test_a_server_of_two_whose_disk_was_lost_joins_anew(
+    tmp_path: Path, register: Away
+) -> None:
+    async with outside(tmp_path, register, 2) as group:
+        first = await group.leader()
+        other = group.another(first)
+        await first.append(b"1")
+        await group.stop(other)
+        group.lose(other)
+        late = await group.start(other)
+        await until(lambda: late.name in first.in_sync, "it is a member under a new name")
+        assert len(first.members) == 2
+        await first.append(b"2")
+        assert bodies(await history(late, first.committed_index)) == [b"1", b"2"]

@@ -45,7 +45,7 @@ from slipstream.group import (
 )
 from slipstream.group.membership import Membership
 from slipstream.group.messages import About, CheckpointMessage
-from slipstream.group.outside_register import Answer
+from slipstream.group.outside_register import Answer as RegisterAnswer
 from slipstream.model.durations import SECOND
 from slipstream.server.group.checkpoints import Checkpoints, TrimmedError
 from slipstream.server.group.handshake import Greeting, Standing
@@ -246,7 +246,7 @@ class GroupHost:
         self._timer = self._loop.call_later(_TICK, self._tick)
         self._turn()
 
-    def _hear_register(self, outside: OutsideRegister, number: int, answer: Answer) -> None:
+    def _hear_register(self, outside: OutsideRegister, number: int, answer: RegisterAnswer) -> None:
         member = self._member
         if member is None or self._is_stopped:
             return
