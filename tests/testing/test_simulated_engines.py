@@ -14,6 +14,13 @@ def test_what_clients_were_told_holds(size: int, first: int) -> None:
         SimulatedEngines(seed, size, damage=seed % 2 == 1).run(SECONDS)
 
 
+@pytest.mark.parametrize("first", range(40, 60, 10))
+@pytest.mark.parametrize("size", [1, 3])
+def test_full_disks_take_nothing_from_clients(size: int, first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedEngines(seed, size, fills=True).run(SECONDS)
+
+
 def test_the_same_seed_gives_the_same_life() -> None:
     lives = [SimulatedEngines(7, 3).run(SECONDS).story for _ in range(2)]
     assert lives[0] == lives[1]

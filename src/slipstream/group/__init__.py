@@ -3,6 +3,7 @@
     member                one server of a group, whole: what comes in, what goes out
       leader              sends entries, counts synced copies, holds the lease
       members_change      has servers join and leave, while entries go on
+      disk_watch          whether a leader's disk is full or slow, and who should lead then
       candidate           becomes leader: asks, takes the register, seals, fetches the log's end
       log_replica         the server's copy of the log: append, seal, read
       members_register    the register on a majority of the servers; `register` is any of its kind
@@ -18,15 +19,17 @@ messages and disk jobs are taken from it. `slipstream.testing.simulated_group` d
 faults.
 """
 
+from slipstream.group.disk_watch import Wish
 from slipstream.group.leader import FollowerState
 from slipstream.group.lease import Settings
 from slipstream.group.member import Member, NotLeaderError
-from slipstream.group.messages import Entry, Mark, Message, decode, encode
+from slipstream.group.messages import DiskHealth, Entry, Mark, Message, decode, encode
 from slipstream.group.outbox import DiskJob, State
 from slipstream.group.outside_register import OutsideRegister
 from slipstream.group.register import Outcome, Register, RegisterValue
 
 __all__ = [
+    "DiskHealth",
     "DiskJob",
     "Entry",
     "Mark",
@@ -40,6 +43,7 @@ __all__ = [
     "FollowerState",
     "State",
     "Settings",
+    "Wish",
     "decode",
     "encode",
 ]

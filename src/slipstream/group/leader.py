@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from slipstream.group.disk_watch import DiskWatch, Wish
 from slipstream.group.lease import Lease, Settings
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.membership import Membership
@@ -26,6 +27,7 @@ from slipstream.group.messages import (
     Append,
     Appended,
     Behind,
+    DiskHealth,
     Entry,
     Heard,
     Heartbeat,
@@ -95,6 +97,7 @@ class Leader:
         outbox: Outbox,
         settings: Settings,
         now: int,
+        slow: Sequence[str] = (),
     ) -> None:
         self.epoch = epoch
         self.told = membership  # that the register has; followers are told
@@ -108,6 +111,8 @@ class Leader:
         self._lease = Lease(membership, settings, now)
         self._beat_at = now
         self._hand_over_until = 0
+        self._is_slow = False  # it hands over because its disk is
+        self._disks = DiskWatch(now, slow)
         self._start = self.append([b""])[0].index  # what its epoch begins with
         for name in membership.away:
             self.learn(now, name)
@@ -166,6 +171,7 @@ class Leader:
             self._outbox.send(name, self._heartbeat(0, name))
             del self._followers[name]
             self._lease.forget(name)
+            self._disks.forget(name)
 
     def has_caught_up(self, now: int, name: str) -> bool:
         """Whether a server is there, and has almost all entries."""
@@ -272,6 +278,7 @@ class Leader:
         follower = self._followers.get(sender)
         if follower is not None:
             self._lease.heard(sender, message.sent_at)
+            self._disks.heard(sender, message.disk)
             follower.asks = message.asks
 
     # -- time ------------------------------------------------------------------------------------
@@ -323,8 +330,30 @@ class Leader:
         heard = self._lease.heard_at
         return max(others, key=lambda one: (self._followers[one].synced, heard(one)))
 
-    def hand_over(self, now: int, successor: str) -> None:
+    def note_disk(self, now: int, health: DiskHealth) -> None:
+        """How the disk of this server is."""
+        self._disks.own(now, health)
+
+    def wish(self, now: int) -> Wish | None:
+        """Who should lead in place of this server, whose disk is worse; None if nobody should."""
+        own = self._followers[self._name].synced
+        is_there = self._settings.promise
+        ready = [
+            name
+            for name, one in self._followers.items()
+            if name in self._membership.members
+            and name != self._name
+            and one.is_sure
+            and one.synced >= own
+            and now < self._lease.heard_at(name) + is_there
+        ]
+        ready.sort(key=lambda name: self._followers[name].synced, reverse=True)
+        is_busy = bool(self.successor or self._membership.previous)
+        return self._disks.wish(now, () if is_busy or not self.serves else ready)
+
+    def hand_over(self, now: int, successor: str, is_slow: bool = False) -> None:
         """Take no more entries; step down once `successor` has all, see `is_handed_over`."""
+        self._is_slow = is_slow
         self.successor = successor
         self._hand_over_until = now + self._settings.promise
 
@@ -336,7 +365,10 @@ class Leader:
             return False
         return self._followers[self.successor].synced == self._end
 
-    def release(self) -> None:
+    def release(self, now: int) -> None:
         """Tell everybody that the epoch is over."""
+        slow = self._disks.avoided(now)
+        if self.successor and self._is_slow:
+            slow = (*(name for name in slow if name != self._name), self._name)
         for member in self._followers:
-            self._outbox.send(member, Release(self.epoch, self.successor))
+            self._outbox.send(member, Release(self.epoch, self.successor, slow))

@@ -31,6 +31,7 @@ import msgspec
 
 from slipstream.errors import CorruptionError, Error
 from slipstream.group.candidate import Candidate, Stage
+from slipstream.group.disk_watch import Wish
 from slipstream.group.leader import FollowerState, Leader
 from slipstream.group.lease import SealPromise, Settings
 from slipstream.group.log_replica import LogReplica
@@ -45,6 +46,7 @@ from slipstream.group.messages import (
     Appended,
     AskSeal,
     Behind,
+    DiskHealth,
     Entry,
     Fetch,
     Fetched,
@@ -116,6 +118,8 @@ class Member:
         self._install_job = 0  # after which the disk knows that a checkpoint is installed
         self._behind_in = 0  # the epoch whose leader lacks the entries that are needed here
         self._started_at = now
+        self._disk = DiskHealth()
+        self._slow: tuple[str, ...] = ()  # who handed over to this server, or before, for that
         self._trimmed = 0  # index up to which others have trimmed: without that it cannot lead
         self._messages: list[tuple[str, Message]] = []
         if not is_alone:
@@ -303,9 +307,22 @@ class Member:
         """How far the other servers are; empty if this one does not lead."""
         return self._leader.followers(now) if self._leader is not None else []
 
-    def hand_over(self, now: int, successor: str) -> None:
-        """Have another member lead, soon; "" is the one that has most. Raises `NotLeaderError`, and
-        ValueError if there is no such member."""
+    def note_disk(self, now: int, health: DiskHealth) -> None:
+        """How the disk of this server is; others are told with the next answer to a heartbeat."""
+        self._disk = health
+        if self._leader is not None:
+            self._leader.note_disk(now, health)
+
+    def wish(self, now: int) -> Wish | None:
+        """Who should lead in place of this server because its disk is full or slow; None if nobody
+        should, or this server does not lead. To be asked with each tick, and to be fulfilled by
+        `hand_over`."""
+        return self._leader.wish(now) if self._leader is not None else None
+
+    def hand_over(self, now: int, successor: str, is_slow: bool = False) -> None:
+        """Have another member lead, soon; "" is the one that has most. `is_slow`: because of the
+        disk here, so that it is not handed back for that. Raises `NotLeaderError`, and ValueError
+        if there is no such member."""
         others = [member for member in self.members if member != self.name]
         if not others or successor not in ("", *self.members):
             raise ValueError(
@@ -314,7 +331,7 @@ class Member:
             )
         if self._leader is None or successor == self.name:
             raise NotLeaderError(f"{self.name} has nothing to hand over to {successor}")
-        self._leader.hand_over(now, successor or self._leader.most_synced())
+        self._leader.hand_over(now, successor or self._leader.most_synced(), is_slow)
         if self._register.is_outside and self._change is None:  # is it there for the successor?
             self._register.compare_and_set(now, RegisterValue(0, "", ()))
         self._finish_turn(now)
@@ -571,11 +588,12 @@ class Member:
                 if message.membership is not None:
                     self.hear_membership(message.membership)
                 self._promise.renew(epoch, now + self._settings.promise)
-                self._outbox.send(sender, Heard(epoch, sent_at, self._asks))
+                self._outbox.send(sender, Heard(epoch, sent_at, self._asks, self._disk))
                 self._hear_how_far(sender, message)
-            case Release(_, successor):
+            case Release(_, successor, slow):
                 self._promise.release(epoch)
                 self.leader_name = ""
+                self._slow = slow if successor == self.name else ()
                 if successor == self.name:
                     self._stand(now, is_successor=True)
             case Behind(_, base):
@@ -679,8 +697,10 @@ class Member:
         epoch, membership = candidate.epoch, candidate.membership
         self.hear_membership(membership)
         leader = self._leader = Leader(
-            self.name, epoch, membership, self.log, self._outbox, self._settings, now
+            self.name, epoch, membership, self.log, self._outbox, self._settings, now, self._slow
         )
+        leader.note_disk(now, self._disk)
+        self._slow = ()
         if membership.previous:  # an earlier leader has begun to change them
             self._change = MembersChange(
                 self.name, leader, self.log, self._register, self._settings, now
@@ -689,7 +709,7 @@ class Member:
     def _step_down(self, now: int) -> None:
         """Lead no more, and say so."""
         assert self._leader is not None
-        self._leader.release()
+        self._leader.release(now)
         self._follow(now, "")
 
     # -- the disk --------------------------------------------------------------------------------

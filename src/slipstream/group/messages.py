@@ -229,12 +229,20 @@ class Heartbeat(_Message, frozen=True):
     membership: Membership | None = None  # as the register has it
 
 
+class DiskHealth(msgspec.Struct, array_like=True, frozen=True):
+    """How the disk of a server is."""
+
+    is_full: bool = False  # there is no space, or little that is left for removals
+    sync_ns: int = 0  # what a write to its log and a sync take now; 0 if it has done none lately
+
+
 class Heard(_Message, frozen=True):
     """I will not."""
 
     epoch: int
     sent_at: int
     asks: int  # not 0: how far does your log go, after you have heard this?
+    disk: DiskHealth = DiskHealth()
 
 
 class Release(_Message, frozen=True):
@@ -242,6 +250,7 @@ class Release(_Message, frozen=True):
 
     epoch: int
     successor: str  # "" if it is for timers to say who leads next
+    slow: tuple[str, ...] = ()  # who has handed over because of a slow disk, of late
 
 
 class Behind(_Message, frozen=True):

@@ -441,6 +441,7 @@ class SimulatedFile:
         """Overwrite in place."""
         self._begin("pwrite")
         self._write_pending()
+        self._disk.take(self._node, offset + len(data))
         self._node.write(offset, data)
 
     def reserve(self, size: int) -> int:

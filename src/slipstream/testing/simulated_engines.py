@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from random import Random
 
+from slipstream.errors import DiskFullError
 from slipstream.group import Entry, Mark, Member, NotLeaderError
 from slipstream.model.durations import MILLISECOND, SECOND
 from slipstream.server.replica.group_disk import LostLeadError
@@ -32,6 +33,8 @@ from slipstream.testing.simulated_lead import Connection, Lead
 STORE = "store"
 OPEN_AGAIN = 200 * MILLISECOND  # after a leader could not open the store
 HOP = MILLISECOND // 100  # from a lane to the group's thread
+FULL_AGAIN = 50 * MILLISECOND  # after which files that had no space are written to again
+CAPACITY = 1 << 40  # bytes of a disk that is not full
 CLIENT_DELAY_MAX = 2 * MILLISECOND
 CONNECTED_MAX = 10 * SECOND  # after the end of all faults until everything was read
 
@@ -196,8 +199,15 @@ class ClientLine:
 class SimulatedEngines(SimulatedGroup):
     """See the module's text."""
 
-    def __init__(self, seed: int, size: int = 3, damage: bool = False, callers: int = 4) -> None:
-        super().__init__(seed, size, damage, trims=True, make_applied=_make_applied)
+    def __init__(
+        self,
+        seed: int,
+        size: int = 3,
+        damage: bool = False,
+        callers: int = 4,
+        fills: bool = False,
+    ) -> None:
+        super().__init__(seed, size, damage, trims=True, fills=fills, make_applied=_make_applied)
         self.history = EngineHistory()
         self.hosts = {name: Host() for name in self.servers}
         self.workload = Workload(self, self.history, callers)
@@ -289,6 +299,9 @@ class SimulatedEngines(SimulatedGroup):
             return
         try:
             super()._apply(server, member)
+        except DiskFullError:
+            host.apply_at = self.now + FULL_AGAIN
+            return
         except OSError as error:
             self._store_failed(server, error)
             return
@@ -307,6 +320,8 @@ class SimulatedEngines(SimulatedGroup):
             return False
         try:
             server.applied.keep()
+        except DiskFullError:
+            return False
         except OSError as error:
             self._store_failed(server, error)
             return False
@@ -437,7 +452,10 @@ class SimulatedEngines(SimulatedGroup):
         def failed(error: Exception) -> None:
             if host.lead is not lead or lead.disk.is_lost:
                 return
-            raise error
+            if not isinstance(error, DiskFullError):
+                raise error
+            self._leave(server)
+            host.open_at = self.now + OPEN_AGAIN
 
         def later(event: Callable[[], None]) -> None:
             delay = HOP + self.random.randrange(MILLISECOND // 10)
@@ -454,6 +472,7 @@ class SimulatedEngines(SimulatedGroup):
             self.random.getrandbits(30),
             opened,
             failed,
+            lambda: server.is_full,
         )
 
     def _may_answer(self, server: Server, member: Member, lead: Lead) -> bool:
@@ -517,6 +536,20 @@ class SimulatedEngines(SimulatedGroup):
             operation = self.random.choice(("sync", "pwrite", "rename", "sync_dir", "mkdir"))
             self._note(f"{operation} of the store of {server.name} will fail")
             applied.disk.fail(operation, self.random.randint(1, 20))
+
+    def _fill_disk(self) -> None:
+        super()._fill_disk()
+        for server in self.servers.values():
+            applied = server.applied
+            assert isinstance(applied, AppliedFiles)
+            if server.is_full and applied.disk.capacity == CAPACITY:
+                applied.disk.capacity = applied.disk.used() + self.random.randrange(5_000)
+
+    def _make_space(self, server: Server) -> None:
+        super()._make_space(server)
+        applied = server.applied
+        assert isinstance(applied, AppliedFiles)
+        applied.disk.capacity = CAPACITY
 
     def _refuse_entry(self) -> None:
         """An entry is not taken, because too much waits: the engine has to be opened anew."""

@@ -11,6 +11,8 @@ gone are sent all that another one has applied, in pieces; some lose what they h
 server has applied is a list of entries here (`applied`), which has to be the one history, also
 after a crash amid all this.
 
+With `fills`, disks are full for a while: what a server has to write waits until there is space.
+
 With `changes`, servers join the group and leave it, one at a time. Those that were removed, and
 those that are not in it yet, run on, come back after crashes, and disturb the others.
 
@@ -28,7 +30,9 @@ from random import Random
 
 import msgspec
 
+from slipstream.errors import DiskFullError
 from slipstream.group import (
+    DiskHealth,
     Mark,
     Member,
     NotLeaderError,
@@ -55,6 +59,8 @@ ANSWERS = (Promise, Accepted, Sealed, Appended)  # that promise something to be 
 TRANSFER_MAX = SECOND  # after which a checkpoint is asked for anew
 SIZE_MAX = 7  # servers in the group, while it changes
 SERVERS_MAX = 10  # that there are at all
+FULL_STEP = 20 * MILLISECOND  # after which a full disk is tried again
+FULL_MAX = 4 * SECOND
 RATES = (0.5, 0.8, 1.0, 1.0, 1.25, 2.0)
 
 
@@ -105,6 +111,7 @@ class Server:
         self.serves = 0  # the epoch that it leads
         self.paused: list[Callable[[], None]] | None = None  # what has come meanwhile
         self.sync_time = MILLISECOND
+        self.is_full = False  # its disk
         self.crash_share = 0.0  # of inputs after which it crashes if it is writing ...
         self.crash_share_answered = 0.0  # ... if it has just answered, too
         self.date_offset = 0  # ns by which the date has jumped
@@ -138,6 +145,7 @@ class SimulatedGroup:
         trims: bool = False,
         changes: bool = False,
         unlinks: bool = False,
+        fills: bool = False,
         make_applied: Callable[[Random], Applied] = lambda random: AppliedEntries(),
         outside: bool = False,
     ) -> None:
@@ -198,6 +206,9 @@ class SimulatedGroup:
         if outside:
             self.moves += [(6, self._worsen_store), (4, self._calm_store)]
             self.settings = msgspec.structs.replace(self.settings, attempt=4 * SECOND)
+        self.wishes = 0  # of leaders, for another one to lead in their place
+        if fills:
+            self.moves += [(4, self._fill_disk)]
         self.changes = 0  # of the members, that were begun
         if changes:
             self.moves += [(8, self._change_members)]
@@ -263,6 +274,7 @@ class SimulatedGroup:
         for server in self.servers.values():
             self._resume(server)
             server.sync_time = MILLISECOND
+            self._make_space(server)
             if server.member is None or server.member.failed:
                 self._kill(server)
                 self._start(server)
@@ -368,6 +380,7 @@ class SimulatedGroup:
         def tick() -> None:
             if server.member is not None:
                 server.member.tick(self.now_of(server))
+                self._look_at_disk(server, server.member)
                 self._install(server, server.member)
 
         self._input(server, life, tick)
@@ -447,6 +460,9 @@ class SimulatedGroup:
 
         def finish() -> None:
             if server.life != life or not server.disk.jobs:
+                return
+            if server.is_full:
+                self._at(FULL_STEP, finish)
                 return
             job = server.disk.finish()
             if server.disk.jobs:
@@ -616,7 +632,7 @@ class SimulatedGroup:
         if transfer.is_complete and self.random.random() < 0.5:  # it takes a while
             try:
                 server.applied.install(transfer.mark.index, transfer.pieces)
-            except OSError as error:
+            except (OSError, DiskFullError) as error:
                 self._install_failed(server, error)
                 return
             server.is_half = server.has_lost = False
@@ -631,7 +647,7 @@ class SimulatedGroup:
             else:
                 member.installed(self.now_of(server), transfer.mark)
 
-    def _install_failed(self, server: Server, error: OSError) -> None:
+    def _install_failed(self, server: Server, error: Exception) -> None:
         """It is asked for again, by the process that there is or by the next one."""
         self._note(f"{server.name} does not install it: {error}")
         server.transfer = None
@@ -654,7 +670,7 @@ class SimulatedGroup:
                 return
             try:
                 index, pieces = source.applied.copy(self.random, member.log.base.index)
-            except OSError:  # it is asked again
+            except (OSError, DiskFullError):  # it is asked again
                 return
             mark = member.checkpoint_mark(index)
             if mark is None:
@@ -915,6 +931,30 @@ class SimulatedGroup:
     def _slow_disk(self) -> None:
         server = self.random.choice(list(self.servers.values()))
         server.sync_time = self.random.choice((1, 1, 30, 300)) * MILLISECOND
+
+    def _fill_disk(self) -> None:
+        """There is no space on a server's disk, for a while."""
+        server = self.random.choice(list(self.servers.values()))
+        if server.is_full:
+            return
+        self._note(f"the disk of {server.name} is full")
+        server.is_full = True
+        self._at(self.random.randrange(FULL_MAX), lambda: self._make_space(server))
+
+    def _make_space(self, server: Server) -> None:
+        if server.is_full:
+            self._note(f"the disk of {server.name} has space")
+            server.is_full = False
+
+    def _look_at_disk(self, server: Server, member: Member) -> None:
+        """Tell a member how its disk is; a leader may wish that another one leads."""
+        now = self.now_of(server)
+        member.note_disk(now, DiskHealth(server.is_full, server.sync_time // 2))
+        wish = member.wish(now)
+        if wish is not None:
+            self._note(f"{server.name} wishes {wish.successor} to lead")
+            self.wishes += 1
+            member.hand_over(now, wish.successor, is_slow=not wish.is_full)
 
     def _fail_disk(self) -> None:
         """A sync fails, which is final: the server ends, and is started again later."""

@@ -94,7 +94,8 @@ class Connection:
 
 class Lead:
     """See the module's text. `submit` has an entry appended in `epoch`; `now` is the time of day.
-    `on_open` is called once clients are taken, `on_failure` if the store cannot be opened."""
+    `on_open` is called once clients are taken, `on_failure` if the store cannot be opened.
+    `is_full`: whether the log of the group has no space."""
 
     def __init__(
         self,
@@ -108,11 +109,12 @@ class Lead:
         seed: int,
         on_open: Callable[[], None],
         on_failure: Callable[[Exception], None],
+        is_full: Callable[[], bool],
     ) -> None:
         self.epoch = epoch
         self.is_open = False
         self.is_stopping = False
-        self.disk = disk = GroupDisk(files, root, submit)
+        self.disk = disk = GroupDisk(files, root, submit, is_full=is_full)
         disk._changed = LaneCondition(disk._lock)  # lanes wait for it
         self.loop = Lane(later)
         self.runner = LaneRunner(later, self._finish_job, lambda: disk.is_lost)

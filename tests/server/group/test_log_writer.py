@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.errors import DiskFullError
 from slipstream.group import DiskJob, Entry, State
 from slipstream.group.messages import BEGINNING, make_entry
 from slipstream.group.outbox import Write
@@ -103,6 +104,52 @@ async def test_after_one_long_sync_jobs_go_to_the_thread(
     assert not jobs.writer.may_write_here(jobs.next())
     asked = [jobs.writer.may_write_here(jobs.next()) for _ in range(PROBE_EVERY - 1)]
     assert asked == [False] * (PROBE_EVERY - 2) + [True]  # it may have become quick again
+
+
+async def test_a_full_disk_has_jobs_wait_for_space(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writer, "AGAIN_SECONDS", 0.001)
+    write, refused = jobs.store.write, 3
+
+    def write_or_refuse(job: DiskJob) -> None:
+        nonlocal refused
+        if refused:
+            refused -= 1
+            jobs.store.is_full = True
+            raise DiskFullError("no space left")
+        write(job)
+
+    jobs.store.write = write_or_refuse  # type: ignore[method-assign]
+    assert jobs.writer.write_here(jobs.next()) is None
+    assert jobs.writer.health().is_full
+    second = jobs.next()
+    assert not jobs.writer.may_write_here(second)
+    jobs.writer.start(second)
+    await jobs.all_told(2)
+    assert jobs.told == [(1, ""), (2, "")]
+    assert [number for number, _ in jobs.done] == [1, 2]
+    assert not jobs.writer.health().is_full
+
+
+async def test_a_job_that_waits_for_space_ends_with_the_server(jobs: Jobs) -> None:
+    def refuse(job: DiskJob) -> None:
+        raise DiskFullError("no space left")
+
+    jobs.store.write = refuse  # type: ignore[method-assign]
+    jobs.writer.start(jobs.next())
+    jobs.writer.close()
+    assert jobs.told == []
+
+
+async def test_what_jobs_take_is_known_while_one_is_under_way(jobs: Jobs) -> None:
+    assert jobs.writer.health().sync_ns == 0
+    jobs.writer.write_here(jobs.next())
+    quick = jobs.writer.health().sync_ns
+    assert quick > 0
+    jobs.may_go.clear()
+    jobs.writer.start(jobs.next())
+    await until(lambda: jobs.writer.health().sync_ns > 10 * quick, "it is seen to take long")
 
 
 async def test_a_job_that_fails_says_why(jobs: Jobs) -> None:

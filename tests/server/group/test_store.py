@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from slipstream.errors import StorageError
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.group import DiskJob, Entry, State
 from slipstream.group.log_replica import LogReplica
 from slipstream.group.messages import BEGINNING, Ballot, Mark, make_entry
@@ -259,6 +259,67 @@ def test_real_files_hold_it_too(tmp_path: Path) -> None:
     store.close()
 
 
+def has_space_for(store: GroupStore, job: DiskJob) -> bool:
+    try:
+        store.write(job)
+    except DiskFullError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("part", ["entries", "state", "segment", "reset"])
+def test_a_job_that_had_no_space_is_done_once_there_is(
+    disk: SimulatedDisk, part: str, crashes: bool
+) -> None:
+    log = entries(30)
+    store = founded(disk, segment_bytes=1500 if part == "segment" else 1 << 16)
+    state = State(synced=20, committed=20)
+    for entry in log[:20]:
+        store.write(job(Write(entry.index, [entry]), state=state))
+    next_job = job(Write(21, log[20:]), state=state)
+    if part == "state":
+        next_job = job(Write(21, log[20:]), state=State(sealed=7), is_state_first=True)
+    elif part == "reset":
+        base = log[19].mark
+        next_job = DiskJob(1, [], State(base=base, synced=20, committed=20), False, True)
+    disk.capacity = disk.used()
+    while has_space_for(store, next_job):  # until all that was reserved is used up
+        log += entries(40, log[-1].mark)
+        next_job = job(Write(log[-40].index, log[-40:]), state=state)
+    assert store.is_full
+    disk.capacity = 1 << 40
+    if crashes:
+        disk.crash()
+        done = len(log) - len(next_job.writes[0].entries) if next_job.writes else 20
+        found = opened(disk).entries
+        assert found == log[:done] or (part == "reset" and not found)
+        return
+    store.write(next_job)
+    store.look_for_space()
+    assert not store.is_full
+    store.close()
+    found = opened(disk).entries
+    assert found == (log if part != "reset" else [])
+
+
+def test_a_disk_counts_as_full_while_a_little_is_left(disk: SimulatedDisk) -> None:
+    log = entries(40)
+    store = founded(disk, segment_bytes=1 << 16)
+    store.write(job(Write(1, log[:1])))
+    disk.capacity = disk.used()
+    store.write(job(Write(2, log[1:20])))
+    assert store.is_full
+    store.write(job(Write(21, log[20:])))
+    store.look_for_space()
+    assert store.is_full
+    disk.capacity = 1 << 40
+    store.look_for_space()
+    assert not store.is_full
+    store.close()
+    assert opened(disk).entries == log
+
+
 class StoredLog(LogDisk):
     """The disk of a simulated server, with files under it that tear."""
 
@@ -310,6 +371,40 @@ class StoredLog(LogDisk):
         if places:
             path, at = random.choice(places)
             self.files.flip(path, 8 * (at + random.randint(-20, len(body) - 1)))
+
+
+class FullLog(StoredLog):
+    """The same, with too little space for some jobs at first."""
+
+    def finish(self) -> DiskJob:
+        done = LogDisk.finish(self)
+        if not self._has_space_for(done):
+            self.store.write(done)
+        return done
+
+    def _has_space_for(self, done: DiskJob) -> bool:
+        if self.files.random.random() < 0.5:
+            return False  # which is found out later
+        self.files.capacity = self.files.used() + self.files.random.randrange(900)
+        try:
+            self.store.write(done)
+        except DiskFullError:
+            return False
+        finally:
+            self.files.capacity = 1 << 40
+        return True
+
+    def crash(self, random: Random) -> None:
+        if self.jobs and random.random() < 0.5 and self._has_space_for(self.jobs[0]):
+            LogDisk.finish(self)
+        super().crash(random)
+
+
+@pytest.mark.parametrize("first", range(50, 70, 5))
+@pytest.mark.parametrize("trims", [False, True])
+def test_full_disks_under_a_group_cost_nothing(first: int, trims: bool) -> None:
+    for seed in range(first, first + 5):
+        SimulatedGroup(seed, 3, False, FullLog, trims, fills=True).run(4)
 
 
 @pytest.mark.parametrize("first", range(0, 30, 5))

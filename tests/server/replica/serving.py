@@ -30,6 +30,7 @@ class Served:
         self._log = directory / f"{name}.log"
         self._process: asyncio.subprocess.Process | None = None
         self._more = more
+        self.before: tuple[str, ...] = ()  # what its command begins with, and ends as it
 
     @property
     def _words(self) -> list[str]:
@@ -51,6 +52,12 @@ class Served:
         return self._log.read_text() if self._log.exists() else ""
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether there is a process."""
         return self._process is not None and self._process.returncode is None
@@ -70,7 +77,7 @@ class Served:
         count = self.log.count("Server is ready, in the group")
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "slipstream", *self._words,
+                *self.before, sys.executable, "-m", "slipstream", *self._words,
                 stdout=log, stderr=log, env=environment(),
             )  # fmt: skip
         await until(

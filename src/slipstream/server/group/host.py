@@ -33,6 +33,7 @@ from functools import partial
 
 from slipstream.errors import ConfigError, Error, StorageError
 from slipstream.group import (
+    DiskHealth,
     DiskJob,
     Entry,
     FollowerState,
@@ -42,6 +43,7 @@ from slipstream.group import (
     NotLeaderError,
     OutsideRegister,
     Settings,
+    Wish,
 )
 from slipstream.group.membership import Membership
 from slipstream.group.messages import About, CheckpointMessage
@@ -128,6 +130,8 @@ class GroupHost:
         self.checkpoints = checkpoints  # may be set until `start`
         self.failed = ""  # why this server takes no part in the group
         self.on_change: Callable[[], None] = lambda: None  # who leads, or fails, has changed
+        self.on_wish: Callable[[Wish], None] = self._fulfil  # another server had better lead
+        self.are_files_full = False  # whether the owner finds the disk full; as the owner says
         self.log_end = 0  # the last index that the log had when this server started
         self._cluster = cluster
         self._size = size
@@ -160,6 +164,7 @@ class GroupHost:
         self._applied = 0  # index up to which entries may go
         self._trim_at = 0
         self._admit_at = 0
+        self._is_full = False  # the disk, as was said last
         self._step = 0  # of the members' changes that is known
         self._transfers: Transfers | None = None
         self._leader_name = ""
@@ -560,12 +565,12 @@ class GroupHost:
         if member is None or transfers is None or now < self._trim_at or member.is_installing:
             return
         self._trim_at = now + _TRIM_EVERY
-        log, keep = member.log, self._keep_bytes
+        log, keep = member.log, 0 if self._is_full else self._keep_bytes
         limit = min(self._applied, member.committed)
         lost = [index for index in log.damaged if index < limit]
         if log.size >= keep + keep // 4 or lost:
             held = transfers.held_behind(now)
-            if log.size <= keep * HOLD_FACTOR:
+            if log.size <= self._keep_bytes * HOLD_FACTOR:
                 needed = member.needed_behind(now)
                 limit = min(limit, needed if held is None else min(needed, held))
             index = log.index_before(keep, limit)
@@ -574,12 +579,13 @@ class GroupHost:
             if index > log.base.index:
                 member.trim(now, index)
 
-    def hand_over(self, successor: str = "") -> None:
-        """Have another server lead, soon; "" is the one that has most of the log. Raises
-        `NotLeaderError`, and ValueError if there is no such server."""
+    def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
+        """Have another server lead, soon; "" is the one that has most of the log. `is_slow`:
+        because the disk here is. Raises `NotLeaderError`, and ValueError if there is no such
+        server."""
         member = self._leading_member()
         named = [one for one in self.members if server_name_of(one) == successor]
-        member.hand_over(self._now(), named[0] if named else successor)
+        member.hand_over(self._now(), named[0] if named else successor, is_slow)
         self._turn()
 
     def lose_applied(self) -> None:
@@ -735,6 +741,7 @@ class GroupHost:
             if self._transfers is not None:
                 self._transfers.tick(now)
             self._trim(now)
+            self._look_at_disk(self._member, now)
             if now >= self._admit_at:
                 self._admit_at = now + _ADMIT_EVERY
                 self._admit(self._member)
@@ -762,8 +769,11 @@ class GroupHost:
             self._take_result(job.number, self._writer.write_here(job))
             self._turn()
 
-    def _take_result(self, number: int, why: str) -> None:
+    def _take_result(self, number: int, why: str | None) -> None:
+        """A job was done, or has failed; None: it is on its way."""
         assert self._member is not None
+        if why is None:
+            return
         if why:
             self._member.fail(f"the disk has failed: {why}")
         else:
@@ -771,6 +781,38 @@ class GroupHost:
                 self._member.synced(self._now(), number)
             except Exception as error:
                 self._stop_at_fault("a finished write", error)
+
+    def _look_at_disk(self, member: Member, now: int) -> None:
+        """Say how it is, and whether another server had better lead."""
+        self._writer.look_for_space()
+        health = self._writer.health()
+        is_full = health.is_full or self.are_files_full
+        if is_full != self._is_full:
+            self._is_full = is_full
+            if is_full:
+                self._log.error(
+                    "The disk of this server is full, or nearly: it acknowledges what it has "
+                    "written and goes on with the rest once there is space; free some"
+                )
+            else:
+                self._log.info("The disk of this server has space again")
+        member.note_disk(now, DiskHealth(is_full, health.sync_ns))
+        wish = member.wish(now)
+        if wish is not None:
+            why = "is full" if wish.is_full else "is much slower than that of others"
+            self._log.warn(
+                f"The disk of this server {why}: {server_name_of(wish.successor)} is to lead"
+            )
+            self.on_wish(wish)
+
+    def _fulfil(self, wish: Wish) -> None:
+        assert self._member is not None
+        self._member.hand_over(self._now(), wish.successor, is_slow=not wish.is_full)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk under the group's log has no space, or little. On any thread."""
+        return self._writer.is_full
 
     # -- outputs ---------------------------------------------------------------------------------
 

@@ -4,19 +4,28 @@ A small job, which is one write and one sync of a few bytes, is done on the loop
 quick (`quick_disk`): a follower answers in the turn in which it has read. Each other job goes to a
 thread, and so do those behind it until it is done. A disk that is slow so holds up one job on the
 loop, and no heartbeat after that.
+
+On a full disk a job waits on the thread until there is space, and all that follow wait behind it:
+nobody is told that they are durable before they are. What the disk is like is asked for with
+`health`.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TypeVar
 
-from slipstream.group import DiskJob
+from slipstream.errors import DiskFullError
+from slipstream.group import DiskHealth, DiskJob
 from slipstream.server.group.store import GroupStore
 from slipstream.server.quick_disk import QuickDisk
 
 INLINE_BYTES_MAX = 16 * 1024  # of a job that is done on the loop
+AGAIN_SECONDS = 0.5  # after a full disk has refused a job
+LATELY_SECONDS = 5.0  # after which what a job has taken says nothing of the disk as it is
+_WEIGHT = 0.2  # of the latest job in what jobs take
 
 _Result = TypeVar("_Result")
 
@@ -37,6 +46,11 @@ class LogWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slipstream-group")
         self._on_thread = 0  # jobs
         self._quick = QuickDisk()
+        self._is_closing = threading.Event()
+        self._begun_at = 0.0  # when the job under way was begun; 0 if there is none
+        self._ended_at = -LATELY_SECONDS
+        self._seconds = 0.0  # what jobs take, averaged
+        self._look_at = 0.0
 
     async def run(self, action: Callable[[], _Result]) -> _Result:
         """What `action` gives, on the thread."""
@@ -50,9 +64,14 @@ class LogWriter:
             and self._quick.is_quick()
         )
 
-    def write_here(self, job: DiskJob) -> str:
-        """Do a job at once; why it has failed, or ""."""
-        why, seconds = self._write(job)
+    def write_here(self, job: DiskJob) -> str | None:
+        """Do a job at once; why it has failed, or "". None: the disk is full, so the job was handed
+        to the thread."""
+        try:
+            why, seconds = self._write(job)
+        except DiskFullError:
+            self.start(job)
+            return None
         self._quick.note(seconds)
         return why
 
@@ -61,15 +80,59 @@ class LogWriter:
         self._on_thread += 1
         self._thread.submit(self._run, job)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk has no space, or little; on any thread."""
+        return self._store.is_full
+
+    def health(self) -> DiskHealth:
+        """What the disk is like: also how long the job under way takes already."""
+        now = perf_counter()
+        begun_at = self._begun_at
+        seconds = self._seconds if now < self._ended_at + LATELY_SECONDS else 0.0
+        if begun_at and not self.is_full:
+            seconds = max(seconds, now - begun_at)
+        return DiskHealth(self.is_full, int(seconds * 1e9))
+
+    def look_for_space(self) -> None:
+        """Have the thread see now and then whether a full disk has space again, where no job is
+        there to find out. To be called again and again."""
+        now = perf_counter()
+        if self.is_full and not self._on_thread and now >= self._look_at:
+            self._look_at = now + AGAIN_SECONDS
+            self._on_thread += 1
+            self._thread.submit(self._look)
+
     def close(self) -> None:
-        """Wait for the job under way; those behind it are not done."""
+        """Wait for the job under way; those behind it are not done, nor is one that waits for
+        space."""
+        self._is_closing.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
+    # -- on the thread ---------------------------------------------------------------------------
+
     def _run(self, job: DiskJob) -> None:
-        """On the thread."""
         is_small = self._store.is_small(job, INLINE_BYTES_MAX)
-        why, seconds = self._write(job)
-        self._loop.call_soon_threadsafe(self._done, job.number, why, seconds if is_small else -1.0)
+        while not self._is_closing.is_set():
+            try:
+                why, seconds = self._write(job)
+            except DiskFullError:
+                self._is_closing.wait(AGAIN_SECONDS)
+                continue
+            seconds = seconds if is_small else -1.0
+            self._loop.call_soon_threadsafe(self._done, job.number, why, seconds)
+            return
+
+    def _look(self) -> None:
+        try:
+            self._store.look_for_space()
+        finally:
+            self._loop.call_soon_threadsafe(self._looked)
+
+    # -- on the loop -----------------------------------------------------------------------------
+
+    def _looked(self) -> None:
+        self._on_thread -= 1
 
     def _done(self, number: int, why: str, seconds: float) -> None:
         self._on_thread -= 1
@@ -77,11 +140,21 @@ class LogWriter:
             self._quick.note(seconds)
         self._written(number, why)
 
+    # -- on either -------------------------------------------------------------------------------
+
     def _write(self, job: DiskJob) -> tuple[str, float]:
-        begin = perf_counter()
+        """Do a job; why it has failed, and what it took. Raises `DiskFullError`."""
+        self._begun_at = begin = perf_counter()
         why = ""
         try:
             self._store.write(job)
+        except DiskFullError:
+            raise
         except Exception as error:
             why = str(error) or repr(error)
-        return why, perf_counter() - begin
+        finally:
+            self._begun_at = 0.0
+        self._ended_at = perf_counter()
+        seconds = self._ended_at - begin
+        self._seconds += (seconds - self._seconds) * _WEIGHT
+        return why, seconds

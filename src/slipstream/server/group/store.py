@@ -16,21 +16,29 @@ nothing behind it are removed, the oldest first. A crash may leave some of them,
 they hold is left out. A job that resets the log has the copies name the base as its end, too, so
 that nothing of before counts, whatever of it is left.
 
+A full disk is not final. Room for a job is reserved before anything of it is written, or what was
+written of it is cut, so the job may be done again once there is space. More is reserved than is
+needed (`SPARE_PART`): where that cannot be had, the disk counts as full (`is_full`), and what frees
+space has room still.
+
 Calls block.
 """
 
 import re
 import struct
 import zlib
+from contextlib import suppress
 
 import msgspec
 
-from slipstream.errors import StorageError
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.group import DiskJob, Entry, State
 from slipstream.group.messages import BEGINNING
 from slipstream.log.disk import Disk, File
+from slipstream.log.os_file import full_or
 from slipstream.server.group.records import (
     HEADER_SIZE,
+    RECORD_HEAD,
     Kind,
     batch_record,
     cut_record,
@@ -42,6 +50,7 @@ from slipstream.server.group.records import (
 from slipstream.server.group.replay import UNKNOWN, Replay
 
 SEGMENT_BYTES = 64 * 1024 * 1024
+SPARE_PART = 8  # of a segment's bytes: as many stay free for what is written on a full disk
 KEEP_EVERY = 4096  # entries after which the copies of the state say where the log ends
 _READ_BYTES = 1024 * 1024
 _BLOCK = 4096
@@ -86,6 +95,7 @@ class GroupStore:
         self._disk = disk
         self._log_path = f"{path}/log"
         self._segment_bytes = segment_bytes
+        self._spare = segment_bytes // SPARE_PART
         self._identity: Identity | None = None
         self._state = State()  # as the copies have it
         self._job = 0
@@ -99,6 +109,7 @@ class GroupStore:
         self._last: dict[int, int] = {}  # the highest index in each segment, the oldest first
         self._marker = b""
         self._broken = ""
+        self.is_full = False  # whether there is less space than is to be spare
 
     @property
     def is_empty(self) -> bool:
@@ -227,12 +238,17 @@ class GroupStore:
     # -- jobs ------------------------------------------------------------------------------------
 
     def write(self, job: DiskJob) -> None:
-        """Do a job; it is durable after that. Raises `StorageError`, OSError: it may be there or
+        """Do a job; it is durable after that. Raises `DiskFullError`: nothing of it counts, and it
+        is to be done again before any other. Raises `StorageError`, OSError: it may be there or
         not, and nothing more can be written."""
         if self._broken:
             raise StorageError(f"the log of the group cannot be written to: {self._broken}")
         try:
             self._write(job)
+        except DiskFullError:
+            self._job -= 1
+            self.is_full = True
+            raise
         except BaseException as error:
             self._broken = str(error) or repr(error)
             raise
@@ -266,7 +282,7 @@ class GroupStore:
         del self._chains[:]
         self._end = (state.base.index, state.base.chain)
         self._keep(state)
-        self._begin_segment()
+        self._begin_segment(is_needed=True)
         self._last = dict.fromkeys(self._last, state.base.index)  # what is there is of before
         self._remove_segments()
 
@@ -274,10 +290,37 @@ class GroupStore:
         if self._segment is None or self._segment.size() >= self._segment_bytes:
             self._begin_segment()
         assert self._segment is not None
-        data = self._records(job)
-        self._segment.reserve(self._segment.size() + len(data))
-        self._segment.append(data)
+        self._reserve(self._segment, self._size_of(job))
+        end = self._end
+        try:
+            self._segment.append(self._records(job))
+        except DiskFullError:
+            self._end = end
+            raise
         self._segment.sync()
+
+    def _size_of(self, job: DiskJob) -> int:
+        """Bytes that the records of a job take, at most."""
+        bodies = [entry.body for write in job.writes for entry in write.entries]
+        count = len(bodies) + len(job.writes) + 1
+        payload = len(msgspec.msgpack.encode(job.state))
+        return RECORD_HEAD * count + sum(map(len, bodies)) + payload
+
+    def _reserve(self, segment: File, size: int) -> None:
+        """Have room for so many bytes more. Raises `DiskFullError`."""
+        end = segment.size() + size
+        try:
+            segment.reserve(end + self._spare)
+            self.is_full = False
+        except DiskFullError:
+            self.is_full = True
+            segment.reserve(end)
+
+    def look_for_space(self) -> None:
+        """See whether a disk that was full has space again. Raises OSError."""
+        if self.is_full and self._segment is not None and not self._broken:
+            with suppress(DiskFullError):
+                self._reserve(self._segment, 0)
 
     def _records(self, job: DiskJob) -> bytes:
         marker, number, chains, base = self._marker, self._job, self._chains, self._base.index
@@ -322,18 +365,38 @@ class GroupStore:
         if count:
             self._disk.sync_dir(self._log_path)
 
-    def _begin_segment(self) -> None:
+    def _begin_segment(self, is_needed: bool = False) -> None:
+        """Go on in a new segment; on a full disk in the one that there is, unless a new one
+        `is_needed`.
+        Raises `DiskFullError`, OSError."""
+        number = self._number + 1
+        marker = b"\xff" + self._disk.random_bytes(3)  # never found among zeros
+        path = f"{self._log_path}/{number:016x}"
+        try:
+            segment = self._make_segment(path, header(number, marker))
+        except DiskFullError:
+            self._disk.remove(path)
+            self.is_full = True
+            if self._segment is None or is_needed:
+                raise
+            return
         if self._segment is not None:
             self._segment.truncate(self._segment.size())
             self._segment.sync()
             self._segment.close()
-        self._number += 1
-        self._last[self._number] = 0
-        self._marker = b"\xff" + self._disk.random_bytes(3)  # never found among zeros
-        self._segment = self._disk.open(f"{self._log_path}/{self._number:016x}")
-        self._segment.append(header(self._number, self._marker))
-        self._segment.sync()
+        self._number, self._marker, self._segment = number, marker, segment
+        self._last[number] = 0
+
+    def _make_segment(self, path: str, head: bytes) -> File:
+        segment = self._disk.open(path)
+        try:
+            segment.append(head)
+        except BaseException:
+            segment.close()
+            raise
+        segment.sync()
         self._disk.sync_dir(self._log_path)
+        return segment
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -353,7 +416,7 @@ class GroupStore:
         content = msgspec.msgpack.encode(kept)
         data = _STATE_HEAD.pack(_MAGIC, len(content), zlib.crc32(content)) + content
         for copy in self._copies:
-            copy.pwrite(0, data)
+            _overwrite(copy, data)
             copy.sync()
         self._state, self._kept_end = state, self._end[0]
 
@@ -366,6 +429,15 @@ class GroupStore:
         for copy in self._copies:
             copy.close()
         self._segment, self._copies = None, []
+
+
+def _overwrite(copy: File, data: bytes) -> None:
+    """Write a copy of the state anew. The other one is whole meanwhile, so this may be done again
+    where a full disk has taken half of it. Raises `DiskFullError`, OSError."""
+    try:
+        copy.pwrite(0, data)
+    except OSError as error:
+        raise full_or(error, "keeping the state of the group") from error
 
 
 def decode_copy(data: bytes) -> Kept:

@@ -12,7 +12,8 @@ never says something about a name that an earlier one has taken away.
 
 Once an entry has failed, the disk is *lost*: no later one leaves, or the servers would have what
 follows without what went before; and whoever syncs is told. Space is reserved in the files here
-alone.
+alone. Where the disk is full, or the log of the group has little space (`is_full`), nothing is
+reserved: what adds to the store is refused, and there is room for what removes.
 """
 
 import errno
@@ -25,7 +26,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from slipstream.errors import StorageError
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.disk import Disk, File
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 
@@ -46,16 +47,24 @@ class LostLeadError(StorageError):
 class GroupDisk:
     """The files below `root`, to which the group's entries are applied by whoever does what
     `submit` asks for; `disk` has them. For any number of threads. `on_lost` is called once, on any
-    thread, when an entry has failed."""
+    thread, when an entry has failed; `on_full` each time that there was no space."""
 
     def __init__(
-        self, disk: Disk, root: str, submit: Submit, on_lost: Callable[[], None] = lambda: None
+        self,
+        disk: Disk,
+        root: str,
+        submit: Submit,
+        on_lost: Callable[[], None] = lambda: None,
+        is_full: Callable[[], bool] = lambda: False,
+        on_full: Callable[[], None] = lambda: None,
     ) -> None:
         self._disk = disk
         self._root = root
         self._below = f"{root}/"
         self._submit = submit
         self._on_lost = on_lost
+        self._is_full = is_full
+        self._on_full = on_full
         self._why_lost = ""
         self._lock = threading.Lock()  # for the order of operations and entries, and for
         self._changing: list[str] = []  # paths whose names change just now
@@ -168,6 +177,22 @@ class GroupDisk:
     def applied(self) -> int:
         """The number of the last entry that is known to be in the files here."""
         return self._applied
+
+    # -- space -----------------------------------------------------------------------------------
+
+    def reserve(self, file: File, size: int) -> int:
+        """Reserve space in a file. Raises `DiskFullError`."""
+        if self._is_full():
+            raise DiskFullError("no space left in the log of the group; free some and go on")
+        try:
+            return file.reserve(size)
+        except DiskFullError:
+            self._on_full()
+            raise
+
+    def reserve_ahead(self, file: File, size: int) -> int:
+        """Reserve space that is not needed yet; 0 if there is none."""
+        return 0 if self._is_full() else file.reserve_ahead(size)
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -397,10 +422,10 @@ class GroupFile:
     # -- space -----------------------------------------------------------------------------------
 
     def reserve(self, size: int) -> int:
-        return self._base.reserve(size)
+        return self._group.reserve(self._base, size)
 
     def reserve_ahead(self, size: int) -> int:
-        return self._base.reserve_ahead(size)
+        return self._group.reserve_ahead(self._base, size)
 
     # -- reading ---------------------------------------------------------------------------------
 

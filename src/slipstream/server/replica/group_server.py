@@ -17,6 +17,7 @@ from secrets import token_hex
 import msgspec
 
 from slipstream.errors import ConfigError, Error
+from slipstream.group import Wish
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.engine_options import engine_options
@@ -281,7 +282,7 @@ class GroupServer:
             self._tell(error)
         await self._end()
 
-    async def _hand_over(self, successor: str) -> None:
+    async def _hand_over(self, successor: str, is_slow: bool = False) -> None:
         """Close the store in good order, so that the next leader opens it quickly, and have
         `successor` lead."""
         replica, server = self._replica, self._server
@@ -294,7 +295,7 @@ class GroupServer:
         await server.stop_here()
         self._leave_disk()
         try:
-            await self._loop.run_in_executor(None, replica.hand_over, successor)
+            await self._loop.run_in_executor(None, replica.hand_over, successor, is_slow)
         except Error as error:
             self.log.debug(f"No server takes over: {error}")
             return
@@ -376,6 +377,7 @@ class GroupServer:
     async def _act_on(self, replica: Replica) -> None:
         """Lead, follow or hand over, as things are. Raises OSError, `Error`."""
         successor, self._successor = self._successor, None
+        wish = replica.take_wish()
         disk = self._lead_disk
         is_lost = disk is not None and disk.is_lost  # an entry was not answered: open it anew
         if self._server is not None and (replica.leads != self._epoch or is_lost):
@@ -383,10 +385,31 @@ class GroupServer:
         elif self._server is not None and successor is not None:
             await self._hand_over(successor)
             await self._follow()
+        elif self._server is not None and wish is not None:
+            await self._fulfil(replica, wish)
         if replica.leads and self._server is None:
             await self._lead(replica.leads)
         elif self._server is None and self._relay is not None:
             await self._relay.listen()
+
+    async def _fulfil(self, replica: Replica, wish: Wish) -> None:
+        """Have the server lead whose disk is better. On a full one nothing can be closed in good
+        order: what waits for space there is left first."""
+        successor = server_name_of(wish.successor)
+        if not wish.is_full:
+            await self._hand_over(successor, is_slow=True)
+            await self._follow()
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, replica.hand_over, successor)
+        except Error as error:
+            self.log.debug(f"{successor} does not take over: {error}")
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                await self._led_no_more(replica)
+        if replica.leads != self._epoch:
+            await self._follow()
 
     async def _leave_to_others(self, replica: Replica) -> None:
         """This server cannot lead just now: another one may be able to."""
@@ -412,7 +435,12 @@ class GroupServer:
         assert replica.directory is not None
         root = replica.directory.root
         disk = self._lead_disk = GroupDisk(
-            self._disk, root, partial(replica.submit, epoch=epoch), self.changed
+            self._disk,
+            root,
+            partial(replica.submit, epoch=epoch),
+            self.changed,
+            lambda: replica.is_full,
+            replica.had_no_space,
         )
         options = self._options_to_lead(self.options, root)
         server = Server(config=options, log=self.log)

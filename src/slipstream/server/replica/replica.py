@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from slipstream.errors import Error, StorageError
-from slipstream.group import NotLeaderError
+from slipstream.errors import DiskFullError, Error, StorageError
+from slipstream.group import NotLeaderError, Wish
 from slipstream.log.durability import is_final
 from slipstream.server.event_loop import new_loop
 from slipstream.server.group import BusyError, GroupHost, OutcomeUnknownError
@@ -31,7 +31,8 @@ KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
 # Entries with fewer bytes are applied on the loop: two hand-overs between threads cost more.
 HERE_BYTES_MAX = 64 * 1024
 START_SECONDS_MAX = 60.0
-AGAIN_SECONDS = 0.5  # after there were no descriptors
+AGAIN_SECONDS = 0.5  # after there were no descriptors, or no space
+FULL_SECONDS = 5.0  # for which files count as full after something had no space
 
 Result = TypeVar("Result")
 
@@ -79,6 +80,8 @@ class Replica:
         self._led = 0  # the epoch that the owner knows this server to lead in
         self._leader = ("", "")  # where clients find it, and its token
         self._failed = ""
+        self._full_at = 0.0  # when something had no space, last
+        self._wish: Wish | None = None
 
     # -- for any thread --------------------------------------------------------------------------
 
@@ -147,9 +150,25 @@ class Replica:
         operation = Operation(Kind.LEADS, self.host.name, url.encode(), other=token)
         return self.submit(encode_operations([operation]), epoch)
 
-    def hand_over(self, successor: str = "") -> None:
-        """Have another server lead, soon. Raises `Error`."""
-        self._ask(lambda host: host.hand_over(successor))
+    def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
+        """Have another server lead, soon; `is_slow`: because the disk here is. Raises `Error`."""
+        self._ask(lambda host: host.hand_over(successor, is_slow))
+
+    def take_wish(self) -> Wish | None:
+        """Who had better lead, as the disks are, if that was not asked since it is known."""
+        wish, self._wish = self._wish, None
+        return wish
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk under the group's log has no space, or little."""
+        return self._host is not None and self._host.is_full
+
+    def had_no_space(self) -> None:
+        """Something could not be stored."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(self._note_full)
 
     def remove(self, server_name: str) -> None:
         """Have a server leave the group, soon. Raises `Error`."""
@@ -211,6 +230,7 @@ class Replica:
         self._has_unkept = asyncio.Event()
         host = self._host = self._make_host()
         host.on_change = self._look
+        host.on_wish = self._wished
         host.checkpoints = self
         await host.start()
         self._read(host)
@@ -265,6 +285,28 @@ class Replica:
         with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon(self._look)
 
+    # -- space -----------------------------------------------------------------------------------
+
+    def _note_full(self) -> None:
+        """The files are on a full disk, and count as such for a while."""
+        loop = asyncio.get_running_loop()
+        if not self.host.are_files_full:
+            self.host.are_files_full = True
+            loop.call_later(FULL_SECONDS, self._look_for_space)
+        self._full_at = loop.time()
+
+    def _look_for_space(self) -> None:
+        loop = asyncio.get_running_loop()
+        left = self._full_at + FULL_SECONDS - loop.time()
+        if left > 0:
+            loop.call_later(left, self._look_for_space)
+        else:
+            self.host.are_files_full = False
+
+    def _wished(self, wish: Wish) -> None:
+        self._wish = wish
+        self._owner.changed()
+
     # -- entries ---------------------------------------------------------------------------------
 
     def _read(self, host: GroupHost) -> None:
@@ -296,18 +338,16 @@ class Replica:
         async for entries in host.committed(directory.applied):
             size = sum(len(entry.body) for entry in entries)
             if size > HERE_BYTES_MAX or not directory.apply_here(entries):
-                await self._with_descriptors(self._applying, partial(directory.apply_all, entries))
+                await self._patiently(self._applying, partial(directory.apply_all, entries))
             self._unkept += size
             self._settle(directory)
             if self._has_unkept is not None:
                 self._has_unkept.set()
             self._look()
 
-    async def _with_descriptors(
-        self, thread: ThreadPoolExecutor, action: Callable[[], Result]
-    ) -> Result:
+    async def _patiently(self, thread: ThreadPoolExecutor, action: Callable[[], Result]) -> Result:
         """What `action` gives, on a thread. While connections have all descriptors that the process
-        may have, it is tried again: nothing has failed for good."""
+        may have, and while there is no space, it is tried again: nothing has failed for good."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -316,7 +356,9 @@ class Replica:
                 if is_final(error):
                     raise
                 self._log.error(f"The group's files have to wait: {error}")
-                await asyncio.sleep(AGAIN_SECONDS)
+            except DiskFullError:
+                self._note_full()
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def _settle(self, directory: StoreDirectory) -> None:
         waits = self._waiting
@@ -337,7 +379,7 @@ class Replica:
             directory = self.directory
             if directory is None or self._failed:
                 continue
-            host.trim(await self._with_descriptors(self._keeping, directory.keep))
+            host.trim(await self._patiently(self._keeping, directory.keep))
 
     # -- copies for servers that lack what the log no longer has: `Checkpoints` of the host ------
 
@@ -376,6 +418,8 @@ class Replica:
         if self._failed:
             epoch = 0
         leader = (self.leader_url, self.leader_token)
+        if self._led and not epoch:  # its entries are in the log or not; who waits knows neither
+            self._end_waits("this server does not lead the group any more")
         if (epoch, leader) != (self._led, self._leader):
             self._led, self._leader = epoch, leader
             self._owner.changed()
@@ -389,11 +433,9 @@ class Replica:
             if self._host is not None and self._loop is not None and self._loop.is_running():
                 self._host.fail(why)  # or it would go on leading, and nobody else could
 
-    def _end_waits(self) -> None:
+    def _end_waits(self, why: str = "this server stops") -> None:
         while self._waiting:
-            self._waiting.popleft()[1].set_exception(
-                LostLeadError(self._failed or "this server stops")
-            )
+            self._waiting.popleft()[1].set_exception(LostLeadError(self._failed or why))
 
 
 class _Copy:

@@ -10,6 +10,9 @@ them: the group's log has it. After a crash the entries behind the one that is n
 once more, which changes nothing where it had been done, since an operation says what a file holds
 afterwards. Only a rename is not like that: the old name may be used anew after it. So all is made
 durable and noted before a rename and after it, and no other entry is applied once more with it.
+
+On a full disk `apply` and `keep` raise `DiskFullError`, and may be called again once there is
+space: an entry of which a part was done is done anew, and what was to be noted was not.
 """
 
 import os
@@ -20,10 +23,11 @@ from typing import Protocol
 
 import msgspec
 
-from slipstream.errors import CorruptionError, StorageError
+from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.group import Entry
 from slipstream.log.disk import Disk, File, write_file
 from slipstream.log.durability import Touched, is_final
+from slipstream.log.os_file import full_or
 from slipstream.server.replica.operations import (
     Kind,
     Operation,
@@ -123,6 +127,8 @@ class StoreDirectory:
             if is_final(error):
                 raise
             return False  # there are no descriptors just now
+        except DiskFullError:
+            return False  # there is no space just now
         finally:
             self._apply_lock.release()
         return True
@@ -186,7 +192,10 @@ class StoreDirectory:
     def _write(self, index: int, operation: Operation) -> None:
         if not self._is_there(index, operation.path):
             return
-        self._file(operation.path).pwrite(operation.offset, operation.data)
+        try:
+            self._file(operation.path).pwrite(operation.offset, operation.data)
+        except OSError as error:
+            raise full_or(error, f"writing to {operation.path}") from error
         self._touched.files[f"{self.root}/{operation.path}"] = None
 
     def _is_there(self, index: int, path: str) -> bool:
@@ -299,15 +308,16 @@ class StoreDirectory:
         self._is_broken = True  # unless all of it goes well: a sync that failed is not asked again
         try:
             touched.sync(self._disk)
+            self._is_broken = False  # a note that has no space takes nothing away
             self._note(index)
         except OSError as error:
+            self._is_broken = True
             if not is_final(error):  # for want of descriptors, which connections have: once more
                 with self._apply_lock:
                     self._touched.files.update(touched.files)
                     self._touched.directories.update(touched.directories)
                 self._is_broken = False
             raise
-        self._is_broken = False
 
     def _note(self, index: int) -> None:
         noted = Applied(self._noted.number + 1, index, self.clients, self.tokens)

@@ -1,0 +1,139 @@
+"""Servers of a group whose file systems are really full: each has a tmpfs in a mount namespace of
+its own. The simulated disk fills up in `tests/testing` and in `tests/server/group`.
+"""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slipstream
+from slipstream.client.jetstream.errors import ApiError
+from tests.server.group.waiting import until
+from tests.server.replica.serving import Served, ServedGroup, followers
+
+IN_NAMESPACE = ("unshare", "--map-root-user", "--mount")
+MOUNT = 'mount -t tmpfs -o size={size}m tmpfs "$0" && exec "$@"'
+BODY = bytes(64 * 1024)
+SMALL, ROOMY = 32, 192  # MB
+MANY = 384  # bodies, which a small disk cannot hold twice: in the group's log and in the stream
+
+
+def in_mount(directory: Path, size: int) -> tuple[str, ...]:
+    """What a command begins with that has a small file system at `directory`."""
+    return (*IN_NAMESPACE, "sh", "-c", MOUNT.format(size=size), str(directory))
+
+
+@pytest.fixture(autouse=True)
+def _mounts(tmp_path: Path) -> None:
+    probe = (*in_mount(tmp_path, 1), "true")
+    if not shutil.which("unshare") or subprocess.run(probe, check=False).returncode:
+        pytest.skip("this system lets no user mount a tmpfs in a namespace of its own")
+
+
+class SmallDisks(ServedGroup):
+    """A group of which some servers have small disks."""
+
+    def __init__(self, directory: Path, small: set[str]) -> None:
+        super().__init__(directory)
+        for server in self.servers:
+            server.directory.mkdir()
+            size = SMALL if server.name in small else ROOMY
+            server.before = in_mount(server.directory, size)
+
+    async def lead(self, name: str) -> None:
+        """Have a server lead, and the stream."""
+        async with await self.client() as nc:
+            await nc.jetstream().create_stream(name="S", subjects=["s"], num_replicas=3)
+        while (await self.leader()).name != name:
+            async with await self.client() as nc:
+                asked = b'{"placement": {"preferred": "%s"}}' % name.encode()
+                await nc.request("$JS.API.STREAM.LEADER.STEPDOWN.S", asked, timeout=5)
+            await asyncio.sleep(0.2)
+
+
+async def publish(nc: Any, count: int) -> int:
+    """The highest sequence of so many messages, each of which is tried until it is stored."""
+    seqs: list[int] = []
+
+    async def publish_some() -> None:
+        while len(seqs) < count:
+            try:
+                seqs.append((await nc.jetstream().publish("s", BODY, timeout=5)).sequence)
+            except slipstream.Error:
+                await asyncio.sleep(0.05)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(publish_some() for _ in range(8)))
+    return max(seqs)
+
+
+async def fill_up(js: Any) -> ApiError:
+    """Publish until the leader refuses; its word."""
+    for _ in range(1000):
+        try:
+            await js.publish("s", BODY, timeout=20)
+        except ApiError as error:
+            return error
+    raise AssertionError(f"disks of {SMALL} MB took 64 MB")
+
+
+async def has_caught_up(nc: Any, name: str) -> None:
+    """Wait until a follower has nearly all."""
+    async with asyncio.timeout(60):
+        while True:
+            if (await followers(nc, "S")).get(name):
+                return
+            await asyncio.sleep(0.1)
+
+
+def give_space(server: Served) -> None:
+    """Have the file system of a server be larger from now on."""
+    size = f"remount,size={ROOMY}m"
+    inside = ("nsenter", "-U", "-m", "--preserve-credentials", "-t", str(server.pid))
+    subprocess.run((*inside, "mount", "-o", size, str(server.directory)), check=True)
+
+
+async def test_a_follower_whose_disk_was_full_catches_up(tmp_path: Path) -> None:
+    async with SmallDisks(tmp_path, {"n3"}) as group:
+        await group.lead("n1")
+        async with await group.client() as nc:
+            await publish(nc, 2 * MANY)  # its log alone does not hold them
+            full = group.servers[2]
+            assert "The disk of this server is full" in full.log
+            assert not (await followers(nc, "S"))["n3"]
+            give_space(full)
+            await until(lambda: "has space again" in full.log, "there is space")
+            await has_caught_up(nc, "n3")
+            assert (await group.leader()).name == "n1"
+            assert full.log.count("The disk of this server is full") == 1
+
+
+async def test_a_leader_whose_disk_is_full_has_another_server_lead(tmp_path: Path) -> None:
+    async with SmallDisks(tmp_path, {"n3"}) as group:
+        await group.lead("n3")
+        async with await group.client() as nc:
+            last = await publish(nc, MANY)
+            assert last >= MANY
+            assert (await group.leader()).name != "n3"
+            info = await nc.jetstream().api.request("STREAM.INFO.S")
+            assert info["state"]["messages"] >= MANY
+
+
+async def test_where_all_disks_are_full_publishes_are_refused_until_there_is_space(
+    tmp_path: Path,
+) -> None:
+    async with SmallDisks(tmp_path, {"n1", "n2", "n3"}) as group, await group.client() as nc:
+        js = nc.jetstream()
+        stream = await js.create_stream(name="S", subjects=["s"], num_replicas=3)
+        assert (await fill_up(js)).err_code == 10077
+        stored = (await stream.info()).state.messages
+        assert (await stream.get_message(stored)).data == BODY
+        await stream.delete_message(1)
+        assert (await stream.info()).state.messages == stored - 1
+        for server in group.servers:
+            give_space(server)
+        assert await publish(nc, 10) > stored
