@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slipstream.archive.s2 import S2Writer
-from slipstream.engine.backup import unpacking
+from slipstream.engine.backup import snapshot, unpacking
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log.commit_log import Removal
@@ -462,6 +462,21 @@ def test_a_damaged_message_is_reported_and_the_next_snapshot_is_without_it(
     assert answer["state"]["messages"] == 99
 
 
+def test_a_disk_that_fails_while_damage_is_looked_at_is_no_reason_to_be_silent(
+    disk: SimulatedDisk, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(log: object, seq: int) -> None:
+        raise OSError("the disk cannot be read")
+
+    monkeypatch.setattr(snapshot, "find_damage", fail)
+    fill(client, config_of(), 100, 1000)
+    disk.flip(disk.files(".seg")[0], 8 * 5000)
+    ask_backup(client, "S")
+    _, end = receive(client)
+    assert end is not None
+    assert end.status.startswith("500 message 5 is damaged")
+
+
 def test_with_relaxed_durability_it_has_what_was_acknowledged(disk: SimulatedDisk) -> None:
     options = EngineOptions(server_name="here", jetstream=True, sync_always=False)
     client = Driver(disk, options, segment_bytes=SEGMENT_BYTES).start().client()
@@ -487,6 +502,24 @@ def test_a_consumer_that_was_ahead_of_the_messages_goes_back(
     assert client.store("s.1")["seq"] == 6
     assert [m.reply.split(".")[5] for m in pull(client, "S.c", 1)] == ["6"]
     assert not driver.js.problems
+
+
+@pytest.mark.parametrize(
+    ("delivered", "own"),
+    [({}, None), ({"consumer_seq": 3, "stream_seq": 3}, {"next_seq": 4, "initial": [1, 2]})],
+    ids=["nothing was delivered", "some are to be delivered first"],
+)
+def test_what_is_out_and_has_not_been_delivered_is_delivered_once(
+    client: Client, delivered: dict[str, int], own: dict[str, Any] | None
+) -> None:
+    """A position that contradicts itself, as no server writes it."""
+    out = {str(seq): {"Sequence": seq, "Timestamp": 1} for seq in (1, 2)}
+    entry = CONSUMER | {"state": {"delivered": delivered, "pending": out}, "slipstream": own}
+    messages = [(seq, b"s.1", b"a") for seq in (1, 2, 3)]
+    assert "error" not in restore(client, config_of(), archive(messages, c=entry))
+    came = [message.reply.split(".")[5] for message in pull(client, "S.c", 9)]
+    assert came == (["1", "2"] if own else ["1", "2", "3"])
+    assert client.api("CONSUMER.INFO.S.c")["num_ack_pending"] == len(came)
 
 
 def test_a_consumer_of_last_messages_of_nats_server_misses_none(client: Client) -> None:
@@ -519,6 +552,15 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "out of order": (archive([(5, b"s.1", b"a"), (5, b"s.2", b"b")]), "out of order"),
     "a subject with a space": (archive([(5, b"s. x", b"a")]), "no valid subject"),
     "a sequence beyond all": (archive([(1 << 62, b"s.1", b"a")], 1 << 63), "cannot be"),
+    "a number that is too large": (
+        archive([], c={"config": CONSUMER["config"] | {"max_deliver": 1 << 64}}), "max_deliver",
+    ),
+    "a place that is too far": (
+        archive([], c=CONSUMER | {"state": {"ack_floor": {"consumer_seq": 1 << 63}}}), "cannot be",
+    ),
+    "a count that is too large": (
+        archive([], c=CONSUMER | {"state": {"redelivered": {"1": (1 << 63) - 1}}}), "cannot be",
+    ),
     "a consumer that cannot be": (
         archive([], c={"config": {"durable_name": "c", "max_deliver": "x"}}), "cannot be read",
     ),

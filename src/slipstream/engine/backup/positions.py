@@ -15,12 +15,13 @@ from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.state import pack_position
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.json_body import convert
+from slipstream.engine.protocol.json_body import convert, decode
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.model.durations import LONGEST_NS
 
+COUNT_MAX = 1 << 62  # of what goes on being counted
 _PLACE = ("consumer_seq", "stream_seq")
 
 
@@ -117,11 +118,14 @@ class ArchivedConsumer:
             next_seq = min(next_seq, last + 1)
             delivered = _Place(delivered.consumer_seq, min(delivered.stream_seq, last))
             floor = _Place(floor.consumer_seq, min(floor.stream_seq, last))
+        asked = {*initial}
         wait = LONGEST_NS if config.ack_policy == "flow_control" else config.ack_wait
         rows: list[int] = []
         for seq, out in sorted((state.pending or {}).items()):
-            if seq > last:
+            if seq > last or seq >= next_seq:
                 break
+            if seq in asked:  # it has not been delivered, and is going to be
+                continue
             rows += (seq, out.sequence, out.timestamp, out.timestamp + min(wait, LONGEST_NS))
         again = {seq: n + 1 for seq, n in (state.redelivered or {}).items() if seq <= last}
         try:
@@ -150,15 +154,22 @@ def read_entry(name: str, content: bytes) -> ArchivedConsumer:
     what = f"consumer {name} of the archive"
     try:
         entry = msgspec.json.decode(content, type=_Entry)
-        config: ConsumerConfig = convert(entry.config, ConsumerConfig, ConsumerConfig.words, False)
+        bounded = decode(msgspec.json.encode(entry.config))
+        config: ConsumerConfig = convert(bounded, ConsumerConfig, ConsumerConfig.words, False)
     except (msgspec.MsgspecError, ApiError) as error:
         raise CorruptionError(f"{what} cannot be read: {error}") from error
     if {name, config.durable_name or name, config.name or name} != {name}:
         raise CorruptionError(f"{what} has another name in its configuration")
     config.name = name
-    numbers = [*(entry.state.pending or {}), *(entry.state.redelivered or {})]
+    state = entry.state
+    pending, redelivered = state.pending or {}, state.redelivered or {}
+    counts = [*redelivered.values(), *(out.sequence for out in pending.values())]
+    for place in (state.delivered, state.ack_floor):
+        counts += [place.consumer_seq, place.stream_seq]
+    numbers = [*pending, *redelivered]
     if entry.slipstream is not None:
         numbers += [entry.slipstream.next_seq, *entry.slipstream.initial]
-    if any(not 0 <= number <= SEQUENCE_MAX for number in numbers):
+    is_possible = all(0 <= number <= SEQUENCE_MAX for number in numbers)
+    if not is_possible or any(not 0 <= count <= COUNT_MAX for count in counts):
         raise CorruptionError(f"{what} names a sequence that cannot be")
-    return ArchivedConsumer(name, config, entry.state, entry.slipstream)
+    return ArchivedConsumer(name, config, state, entry.slipstream)

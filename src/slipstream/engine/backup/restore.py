@@ -111,6 +111,7 @@ class Restore(Service):
         self._is_ending = False
         self._is_whole = False  # all that has come is unpacked ...
         self._is_complete = False  # ... and durable, with the consumers
+        self._is_placed = False  # the stream is there, and is about to be durable
         self._error: Exception | None = None
         self._unpacked: Unpacked | None = None
         self._log: Log | None = None  # of the stream, opened at its place
@@ -131,7 +132,7 @@ class Restore(Service):
 
     def _silent(self) -> None:
         """The client has stopped sending, or the disk is slow."""
-        if self._is_working or self._is_writing or self._last:  # it waits for us
+        if self._is_working or self._is_writing or self._is_placed:
             self._wait()
         else:
             self._end(ApiError(ErrorCode.STREAM_RESTORE, err="the client has stopped sending"))
@@ -374,6 +375,7 @@ class Restore(Service):
         set_inflow(stream, is_restored=True)
         js.advisories.stream_action("CREATED", "create", stream.name)
         self._unpacked = None
+        self._is_placed = True
         stream.when_durable(lambda failed: self._end(failed, stream))
 
     def _place_consumers(self, stream: Stream) -> None:

@@ -10,6 +10,7 @@ stream goes on; they are sent in order.
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.archive import s2
@@ -21,6 +22,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
 from slipstream.engine.stream.stream import Stream
+from slipstream.errors import StorageError
 from slipstream.log.frozen import Block, FrozenLog, find_damage
 from slipstream.model.durations import SECOND
 from slipstream.model.error_codes import ErrorCode
@@ -352,7 +354,8 @@ class Snapshot(Service):
 
     def _refuse(self, error: Exception) -> None:
         if isinstance(error, DamagedMessageError):
-            find_damage(self._stream.log, error.seq)
+            with suppress(OSError, StorageError):  # or the receiver would hear of nothing
+                find_damage(self._stream.log, error.seq)
             self._fail(f"{error}, and counts as lost from now on; ask again for the others")
         else:
             self._fail(str(error) or type(error).__name__)
