@@ -590,6 +590,20 @@ def test_a_wrong_archive_is_refused_and_leaves_nothing(
     assert restore(client, config_of(), GOOD)["state"]["last_seq"] == 5
 
 
+@pytest.mark.parametrize("step", ["feed", "finish", "complete"])
+def test_whatever_goes_wrong_is_answered(
+    client: Client, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unpacking.Unpacked, step, fail)
+        answer = restore(client, config_of(), GOOD)
+    assert answer["error"]["description"].endswith("no more")
+    assert restore(client, config_of(), GOOD)["state"]["last_seq"] == 5
+
+
 @pytest.mark.parametrize("at", range(0, len(GOOD) - 1, 3))
 def test_no_flipped_bit_goes_unnoticed(client: Client, at: int) -> None:
     flipped = bytearray(GOOD)

@@ -269,12 +269,13 @@ class Restore(Service):
 
     def _unpacked_all(self, error: Exception | None) -> None:
         """Look at the consumers before anything of them is kept."""
+        if error is not None:
+            self._end(error)
+            return
+        if not self._is_whole:
+            self._start(self._finish_unpacking, self._unpacked_all)
+            return
         try:
-            if error is not None:
-                raise error
-            if not self._is_whole:
-                self._start(self._finish_unpacking, self._unpacked_all)
-                return
             self._check_consumers()
         except (OSError, Error) as refused:
             self._end(refused)
