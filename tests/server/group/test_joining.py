@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from slipstream.group import NotLeaderError
+from slipstream.group import Member, NotLeaderError
+from slipstream.group.membership import Membership
 from slipstream.server.group.handshake import Standing
 from slipstream.server.group.joining import new_member_name, next_members, server_name_of
 from tests.server.group.hosts import Group, bodies, history
@@ -221,3 +222,24 @@ async def test_who_joins_is_not_kept_from_it_by_another_one_that_does(tmp_path: 
         host.linked(other)
         await until(lambda: host.name != lost, "it joins, too")
         await host.stop()
+
+
+async def test_who_is_about_to_be_replaced_counts_until_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is back: a majority of the members before may need it."""
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        other = group.hosts[group.another(leader)]
+        kept = tuple(name for name in leader.members if name != other.name)
+        before, after = Membership(leader.members), (*kept, f"{other.name} 2b")
+        with monkeypatch.context() as patch:
+            joint = before.begin_change(after)
+            patch.setattr(Member, "membership", property(lambda _: joint))
+            greeting = leader.greeting(b"")
+        assert other.may_link(greeting) == ""
+        with monkeypatch.context() as patch:
+            patch.setattr(Member, "membership", property(lambda _: joint.end_change()))
+            greeting = leader.greeting(b"")
+        assert "is gone, or a new one's" in other.may_link(greeting)

@@ -295,7 +295,7 @@ class GroupHost:
         step = self._member.membership.number if self._member is not None else 0
         register = self._register.called if self._register is not None else ""
         return Greeting(
-            self._cluster, self.name, self._standing, self.members, nonce, step, register
+            self._cluster, self.name, self._standing, self._whole, nonce, step, register
         )
 
     @property
@@ -330,10 +330,9 @@ class GroupHost:
             self._member.hear_membership(Membership(greeting.members, (), greeting.step))
             self._turn()
             return self.failed
-        whole = self._member.membership.whole if self._member is not None else self.members
-        if greeting.name not in whole:
+        if greeting.name not in self._whole:
             return f"the group has the servers {', '.join(self.members)}"
-        if greeting.step == step and set(greeting.members) != set(self.members):
+        if greeting.step == step and set(greeting.members) != set(self._whole):
             return f"its group has the servers {', '.join(greeting.members)}"[:512]
         return ""
 
@@ -520,6 +519,12 @@ class GroupHost:
     def in_sync(self) -> tuple[str, ...]:
         """The members whose copies count: not those that are away."""
         return self._member.members if self._member is not None else ()
+
+    @property
+    def _whole(self) -> tuple[str, ...]:
+        """The members, those that are away, and while they change those of before, whose word
+        counts, too."""
+        return self._member.membership.whole if self._member is not None else self.members
 
     @property
     def linked_names(self) -> set[str]:
