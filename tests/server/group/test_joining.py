@@ -136,6 +136,26 @@ async def test_what_is_trimmed_reaches_a_newcomer_as_a_checkpoint(tmp_path: Path
         await until(lambda: [body for body in owner.applied if body] == expected, "it has all")
 
 
+async def test_a_newcomer_that_fails_keeps_nobody_from_joining_or_leaving(tmp_path: Path) -> None:
+    owners = {f"n{number}": Owner() for number in (1, 2, 3)}
+    async with Group(tmp_path, owners=owners, keep_bytes=1000) as group:
+        await group.append(*(b"%d" % number for number in range(200)))
+        lost = await lose_a_follower(group)
+        await group.owners[lost].end()
+        owner = group.owners[lost] = Owner()
+        owner.may_go_on.clear()
+        await group.append(*(b"%d" % number for number in range(200, 300)))
+        newcomer = await group.start(lost)
+        await until(lambda: owner.installs, "it is sent a checkpoint")
+        leader = await group.leader()
+        assert leader.is_changing
+        newcomer.fail("its disk cannot be written")
+        await until(lambda: not leader.is_changing, "the leader does not wait for it")
+        leader.remove(lost)
+        await until(lambda: len(leader.members) == 2, "the lost one leaves")
+        owner.may_go_on.set()
+
+
 async def test_a_group_grows_from_one_to_three_and_shrinks_again(tmp_path: Path) -> None:
     async with Group(tmp_path, size=1) as group:
         await group.append(b"1")

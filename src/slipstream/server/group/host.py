@@ -303,7 +303,8 @@ class GroupHost:
         member = self._member
         if self._identity is None:
             return Standing.KEPT if self.failed else Standing.EMPTY
-        if member is not None and not member.is_removed and not self._is_member:
+        has_failed = self.failed or (member is not None and member.is_removed)
+        if member is not None and not has_failed and not self._is_member:
             return Standing.JOINING
         return Standing.NEW if member is not None and member.is_new else Standing.KEPT
 
@@ -901,6 +902,8 @@ class GroupHost:
         """This server takes no part any more."""
         self.failed = why
         self._log.error(f"This server takes no part in the group: {why}")
+        if self._identity is not None and not self._is_member:
+            self._links.end_all("it does not join the group")  # or the leader would wait for it
         self._end_waits("this server takes no part in the group any more")
         self._wake_readers()
         self.on_change()

@@ -144,8 +144,12 @@ class Links:
     def rename(self, name: str) -> None:
         """Have this server be known under another name: all connections begin anew."""
         self.name = name
+        self.end_all("this server joins the group under another name")
+
+    def end_all(self, why: str) -> None:
+        """End the connections that there are: both sides greet each other anew."""
         for link in list(self._links.values()):
-            link.close("this server joins the group under another name")
+            link.close(why)
 
     # -- messages --------------------------------------------------------------------------------
 
