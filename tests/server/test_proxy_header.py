@@ -158,5 +158,7 @@ def test_extensions_of_others_are_not_those_of_the_group() -> None:
         assert not is_ours(found)
 
 
-def test_without_a_token_there_is_no_key() -> None:
+def test_without_a_token_there_is_no_key_and_without_a_secret_the_token_makes_it() -> None:
+    """Where servers show certificates, the token goes over TLS alone."""
     assert relay_key(b"secret", "") == b""
+    assert relay_key(b"", "token") not in (b"", relay_key(b"", "another"))

@@ -352,6 +352,8 @@ class Server:
     async def _stop_console(self) -> None:
         if self._console is not None:
             console, self._console = self._console, None
+            if self.monitoring is not None:  # which may stay
+                self.monitoring.console = None
             await console.close()
 
     def _stop_monitoring(self) -> None:

@@ -27,12 +27,20 @@ FOLLOWER_METRICS = {
     if section.title == "Followers"
     for metric in section.metrics
 }
-LEADER_ALONE = ["/accountz", "/accstatz", "/subsz", "/leafz", "/jsz?streams=true", "/jsz?acc=$G"]
+LEADER_ALONE = [
+    "/console/",
+    "/accountz",
+    "/accstatz",
+    "/subsz",
+    "/leafz",
+    "/jsz?streams=true",
+    "/jsz?acc=$G",
+]
 
 
 @pytest.fixture
 async def group(tmp_path: Path) -> AsyncIterator[ServedGroup]:
-    async with ServedGroup(tmp_path, 3, "-m", "-1", "-D") as group:
+    async with ServedGroup(tmp_path, 3, "-m", "-1", "-D", "--console") as group:
         yield group
 
 
@@ -58,8 +66,14 @@ class Client(msgspec.Struct):
     port: int
 
 
+class Replica(msgspec.Struct):
+    name: str
+    current: bool
+
+
 class MetaCluster(msgspec.Struct):
     leader: str
+    replicas: list[Replica]
 
 
 class Shown(msgspec.Struct):
@@ -128,7 +142,11 @@ async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
         is_leader = server is leader
         assert (await metrics(server)).keys() >= FOLLOWER_METRICS or is_leader
         assert (await metrics(server))["slipstream_group_is_leader"] == is_leader
-        assert (await shown(server, "/jsz")).meta_cluster == MetaCluster(leader.name)
+        meta = (await shown(server, "/jsz")).meta_cluster
+        assert meta is not None
+        assert meta.leader == leader.name
+        assert server.name not in [one.name for one in meta.replicas]
+        assert all(one.current for one in meta.replicas if is_leader or one.name == leader.name)
         assert (await shown(server, "/varz")).server_name == server.name
         assert (await shown(server, "/routez")).num_routes == 2
         for path in LEADER_ALONE:
@@ -146,6 +164,7 @@ async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
         await health(server)
         assert (await metrics(server))["slipstream_group_is_leader"] == (server is follower)
         found = await shown(server, "/varz")
+        assert (await get(server, "/console/"))[0] == (200 if server is follower else 503)
         assert (found.server_id, monitoring(server)) == (ids[server], ports[server])
         assert found.http_req_stats["/jsz"] >= 1  # from before
     await follower.end()

@@ -53,7 +53,15 @@ from slipstream.server.monitoring.monitor import uptime_text
 from slipstream.server.monitoring.values import Query
 from slipstream.server.replica.follower_view import FollowerView
 
-LEADER_ALONE = ("/accountz", "/accstatz", "/subsz", "/subscriptionsz", "/leafz")
+LEADER_ALONE = (
+    "/console",
+    "/console/",
+    "/accountz",
+    "/accstatz",
+    "/subsz",
+    "/subscriptionsz",
+    "/leafz",
+)
 
 
 def follower_endpoints(view: FollowerView) -> Mapping[str, Endpoint]:
@@ -162,19 +170,28 @@ def _routez(view: FollowerView, monitor: Monitor) -> dict[str, object]:
 
 
 def _meta(view: FollowerView) -> dict[str, object]:
-    """The group, as nats-server's followers show it: they know no replicas."""
+    """The group, as nats-server's followers show it: they know of the leader alone whether it is
+    current."""
     leader = view.leader
     found: dict[str, object] = {"name": view.cluster, "leader": leader}
     if leader:
         found["peer"] = peer_id(leader)
     size = 1 + len(view.others)
     return found | {
+        "replicas": [_peer(view, name) for name in view.others],
         "cluster_size": size,
         "quorum_needed": size // 2 + 1,
         "pending": view.behind,
         "pending_requests": 0,
         "pending_infos": 0,
     }
+
+
+def _peer(view: FollowerView, name: str) -> dict[str, object]:
+    found: dict[str, object] = {"name": name, "current": name == view.leader}
+    if name not in view.linked:
+        found["offline"] = True
+    return found | {"active": 0, "peer": peer_id(name)}
 
 
 def _jsz(view: FollowerView, monitor: Monitor, query: Query) -> Response:
