@@ -347,6 +347,7 @@ def test_who_comes_back_to_a_leader_at_rest_learns_what_is_committed() -> None:
     other = member(State(sealed=1, synced=3, committed=1), list(entries(1, 1, 2)))
     answers(other, Heartbeat(1, 0, log[2].mark, 3, 0))
     assert other.committed == 1
+    assert other.heard_committed == 3
 
 
 def test_a_leader_hands_over_to_a_member_and_to_the_one_that_has_most() -> None:

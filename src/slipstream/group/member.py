@@ -94,6 +94,7 @@ class Member:
     ) -> None:
         self.name = name
         self.leader_name = ""  # as far as it knows
+        self.heard_committed = 0  # index up to which a leader has said that entries are committed
         self.failed = "" if state else "the disk is empty: what this server has promised is lost"
         self._settings = settings or Settings()
         self._random = random
@@ -619,6 +620,7 @@ class Member:
             self._behind_in = epoch  # before that others may repair it, or it is not needed here
 
     def _hear_how_far(self, sender: str, beat: Heartbeat) -> None:
+        self.heard_committed = max(self.heard_committed, beat.committed.index)
         if self.log.is_installing:
             return
         self.log.agrees(beat.committed)

@@ -500,6 +500,13 @@ class GroupHost:
         return self._member.committed if self._member is not None else 0
 
     @property
+    def heard_committed_index(self) -> int:
+        """Up to which entries are committed, as this server has heard, whether it has them or
+        not."""
+        member = self._member
+        return max(member.heard_committed, member.committed) if member is not None else 0
+
+    @property
     def base_index(self) -> int:
         """Up to which entries are gone."""
         return self._member.log.base.index if self._member is not None else 0

@@ -179,7 +179,7 @@ SECTIONS = (
         (
             _gauge(
                 "slipstream_group_behind_entries",
-                "Entries that a follower knows to be committed, and has not in its files.",
+                "Entries that are committed, and that a follower does not have in its files.",
             ),
             _gauge(
                 "slipstream_group_relayed_clients",
