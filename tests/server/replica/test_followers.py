@@ -109,11 +109,7 @@ async def health(server: Served, wanted: int = 200) -> str:
         await asyncio.sleep(0.02)
 
 
-async def test_the_leader_and_the_follower_see_a_client_at_its_own_address(
-    group: ServedGroup,
-) -> None:
-    leader = await group.leader()
-    follower = group.others(leader)[0]
+async def both_see_a_client_at_its_own_address(leader: Served, follower: Served) -> None:
     reader, writer = await asyncio.open_connection(LOCAL, follower.port, local_addr=(CLIENT, 0))
     info = json.loads((await reader.readuntil(b"\r\n")).removeprefix(b"INFO "))
     assert (info["client_ip"], info["server_name"]) == (CLIENT, leader.name)
@@ -132,9 +128,10 @@ async def test_the_leader_and_the_follower_see_a_client_at_its_own_address(
     )
 
 
-async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
+async def test_all_servers_answer_and_see_clients_whoever_leads(group: ServedGroup) -> None:
     leader = await group.leader()
     follower, other = group.others(leader)
+    await both_see_a_client_at_its_own_address(leader, other)
     for server in group.servers:
         await health(server)
         for path in PATHS:
@@ -167,6 +164,7 @@ async def test_all_servers_answer_whoever_leads(group: ServedGroup) -> None:
         assert (await get(server, "/console/"))[0] == (200 if server is follower else 503)
         assert (found.server_id, monitoring(server)) == (ids[server], ports[server])
         assert found.http_req_stats["/jsz"] >= 1  # from before
+    await both_see_a_client_at_its_own_address(follower, leader)
     await follower.end()
     await leader.end()
     assert "JetStream: " in await health(other, 503)
