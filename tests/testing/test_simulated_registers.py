@@ -74,3 +74,8 @@ def test_a_leader_does_not_hand_over_while_the_register_is_away(seed: int) -> No
     epoch, until = leader.serves, group.now + 10 * SECOND
     group._run_until(lambda: group.now > until, 20 * SECOND, "go on")
     assert leader.serves == epoch
+
+
+def test_a_server_that_is_away_is_taken_back_also_by_a_group_that_has_grown() -> None:
+    """n1 is away when n4 joins n3 and n2."""
+    SimulatedGroup(3210, 2, trims=True, changes=True, outside=True).run(SECONDS)

@@ -195,11 +195,12 @@ class Member:
         )
 
     def _look_after_two(self, now: int, leader: Leader) -> None:
-        """Where one of two servers may lead alone: go on without the other one, or take it back."""
+        """Where one of two servers may lead alone: go on without the other one, or take it back,
+        also if there are more of them by then."""
         told, settings = leader.told, self._settings
-        if not self._register.is_outside or len(told.members) > 2:
+        if not self._register.is_outside:
             return
-        if leader.is_silent(now, settings.alone_leader):
+        if leader.is_silent(now, settings.alone_leader) and len(told.members) <= 2:
             if self._change is not None:
                 self._change.give_up()
                 if self._change.is_over:

@@ -1,10 +1,11 @@
-"""Stores for a group's register outside of the group (docs/group.md#the-register).
+"""Stores for the register of a group, outside of it.
 
     bucket     a key in a key-value bucket of a NATS cluster
     objects    an object in S3, Google Cloud Storage or Azure, through `obstore`
 
-The server takes them for a `RegisterStore` and finds them by the name of this package, which stands
-above it and above the client.
+What a group relies on is in docs/group.md#a-register-outside-of-the-group. The server takes them for
+a `RegisterStore`, and finds them by the name of this package, which stands above it and above the
+client.
 """
 
 from slipstream.registers.bucket import BucketRegister

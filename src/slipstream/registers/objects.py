@@ -7,7 +7,6 @@ what a register expects.
 
 import os
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
@@ -22,7 +21,7 @@ _TRUE = ("1", "true", "yes", "on")
 class ObjectRegister:
     """The object `path` in a store of `obstore`."""
 
-    def __init__(self, store: Any, path: str, called: str) -> None:
+    def __init__(self, store: object, path: str, called: str) -> None:
         self._obstore = require("obstore", "objectstore")
         self._errors = require("obstore.exceptions", "objectstore")
         self._store = store
@@ -83,7 +82,7 @@ def open_object_register(url: str, group: str) -> ObjectRegister:
     stores = require("obstore.store", "objectstore")
     errors = require("obstore.exceptions", "objectstore")
     name = f"{group}.json"
-    client: dict[str, Any] = {"timeout": timedelta(seconds=TIMEOUT_SECONDS)}
+    client: dict[str, timedelta | bool] = {"timeout": timedelta(seconds=TIMEOUT_SECONDS)}
     if os.environ.get("AWS_ALLOW_HTTP", "").lower() in _TRUE:  # what is given here hides that
         client["allow_http"] = True
     retries = {
