@@ -933,8 +933,9 @@ class SimulatedGroup:
         server.sync_time = self.random.choice((1, 1, 30, 300)) * MILLISECOND
 
     def _fill_disk(self) -> None:
-        """There is no space on a server's disk, for a while."""
-        server = self.random.choice(list(self.servers.values()))
+        """There is no space on a server's disk, for a while; more often of one that leads."""
+        server = self._leader() if self.random.random() < 0.5 else None
+        server = server or self.random.choice(list(self.servers.values()))
         if server.is_full:
             return
         self._note(f"the disk of {server.name} is full")

@@ -415,6 +415,24 @@ def test_a_group_on_files_keeps_what_it_has_answered(first: int, damage: bool, t
         SimulatedGroup(seed, 3, damage, StoredLog, trims).run(4)
 
 
+class ForgettingLog(FullLog):
+    """A bug: a job that had no space counts as done."""
+
+    def finish(self) -> DiskJob:
+        done = LogDisk.finish(self)
+        self._has_space_for(done)
+        return done
+
+
+def test_a_store_that_forgets_what_had_no_space_is_found_out() -> None:
+    def plant() -> None:
+        for seed in range(60):
+            SimulatedGroup(seed, 3, False, ForgettingLog).run(4)
+
+    with pytest.raises(ViolationError):
+        plant()
+
+
 def test_a_store_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said to be synced and is not goes with a crash, which the simulator sees."""
     monkeypatch.setattr(SimulatedFile, "sync", lambda file: None)

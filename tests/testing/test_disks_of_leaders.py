@@ -1,4 +1,5 @@
-"""A leader whose disk is slow hands over, once, to one whose disk is quick (`disk_watch`)."""
+"""A leader whose disk is slow hands over, once, to one whose disk is quick; one whose disk is full
+to one that has space (`disk_watch`)."""
 
 import pytest
 
@@ -62,6 +63,40 @@ def test_the_lead_goes_to_a_quick_disk_and_stays_there(seed: int, slow: int) -> 
 def test_where_all_disks_are_slow_the_lead_stays(seed: int) -> None:
     life = SlowLife(seed, 3).run(SECONDS)
     assert life.leaders == [life.first]
+
+
+class FullLife(SlowLife):
+    """The disks of some servers are full from the beginning, that of the first leader at least."""
+
+    def __init__(self, seed: int, full: int) -> None:
+        super().__init__(seed, 0)
+        self._full = full
+        self.answered_full = 0  # how much had been answered when they became full
+        self.answered = 0  # ... and when they had space again
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.answered_full = self._answered()
+        others = [name for name in self.servers if name != self.first]
+        for name in [self.first, *others][: self._full]:
+            self.servers[name].is_full = True
+
+    def _come_to_rest(self) -> None:
+        self.answered = self._answered()
+        super()._come_to_rest()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lead_goes_to_a_disk_that_has_space(seed: int) -> None:
+    life = FullLife(seed, 1).run(SECONDS)
+    assert len(life.leaders) == 2
+    assert life.answered > life.answered_full + 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_a_majority_that_has_space_nothing_is_answered_and_nothing_lost(seed: int) -> None:
+    life = FullLife(seed, 2).run(SECONDS)
+    assert life.answered == life.answered_full
 
 
 class TurningLife(SlowLife):
