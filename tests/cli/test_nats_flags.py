@@ -434,6 +434,8 @@ def test_counters_are_added_to_shown_and_listed(cli: Cli) -> None:
     _new(cli, "TOTALS", "--allow-counter")
     assert cli("counter", "increment", "totals.a", "5").out == "5\n"
     assert cli("ctr", "incr", "totals.a").out == "6\n"
+    assert cli("counter", "decrement", "totals.a", "2").out == "4\n"
+    assert cli("counter", "incr", "totals.a", "2").out == "6\n"
     assert cli("counter", "i", "totals.a", "--", "-2").out == "4\n"
     assert cli("counter", "get", "totals.a").out == "4\n"
     assert cli("counter", "g", "totals.a", "--stream", "TOTALS").out == "4\n"
@@ -462,10 +464,18 @@ def test_a_check_is_written_in_the_format_that_is_asked_for(cli: Cli, tmp_path: 
     cli("pub", "format.a", "x", "--jetstream")
     check = ("server", "check", "stream", "--stream", "FORMAT")
     found = json.loads(cli(*check, "--format", "json").out)
-    assert (found["status"], found["values"]["messages"]) == ("OK", 1)
+    assert (found["status"], found["check_suite"], found["check_name"]) == (
+        "OK",
+        "stream",
+        "FORMAT",
+    )
+    assert found["perf_data"][0] == {"name": "messages", "value": 1, "warning": 0, "critical": 0}
     metrics = cli(*check, "--format=prometheus", "--namespace", "mine").out
-    assert 'mine_jetstream_stream_messages{item="FORMAT"} 1' in metrics
-    assert 'mine_jetstream_stream_status_code{item="FORMAT",status="OK"} 0' in metrics
+    assert 'mine_stream_messages{item="FORMAT"} 1' in metrics
+    assert 'mine_stream_status_code{item="FORMAT",status="OK"} 0' in metrics
+    # The status is one of the metrics: another code than 0 would say that there are none.
+    low = cli(*check, "--format", "prometheus", "--msgs-critical", "1").out
+    assert 'nats_server_check_stream_status_code{item="FORMAT",status="CRITICAL"} 2' in low
     file = tmp_path / "found"
     assert cli("server", "check", "--format", "text", "--outfile", str(file), *check[2:]).out == ""
     assert file.read_text().startswith("JetStream Stream: OK\n")
@@ -475,10 +485,14 @@ def test_a_check_is_written_in_the_format_that_is_asked_for(cli: Cli, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["--msgs-warn", "5", "--msgs-critical", "3"], 2, "messages 2 under 3"),
-        (["--msgs-warn", "3", "--msgs-critical", "2"], 1, "messages 2 under 3"),
-        (["--msgs-warn", "2", "--msgs-critical", "9"], 0, "all fine"),
-        (["--subjects-warn", "1", "--subjects-critical", "9"], 1, "subjects 2 over 1"),
+        (["--msgs-warn", "5", "--msgs-critical", "3"], 2, "messages 2 <= 3"),
+        (["--msgs-warn", "2", "--msgs-critical", "1"], 1, "messages 2 <= 2"),
+        (["--msgs-warn", "2", "--msgs-critical", "9"], 2, "messages 2 <= 9"),
+        (["--msgs-warn", "1"], 0, "all fine"),
+        (["--subjects-warn", "1", "--subjects-critical", "9"], 1, "subjects 2 >= 1"),
+        (["--subjects-critical", "2"], 2, "subjects 2 >= 2"),
+        (["--subjects-warn", "2"], 1, "subjects 2 <= 2"),
+        (["--subjects-warn", "3", "--subjects-critical", "1"], 1, "subjects 2 <= 3"),
         (["--min-sources", "1"], 2, "0 sources, fewer than 1"),
         (["--max-sources", "1", "--seen-critical", "1s"], 0, "all fine"),
         (["--peer-expect", "1", "--peer-lag-critical", "1", "--peer-seen-critical", "1s"], 0, "OK"),
@@ -495,14 +509,16 @@ def test_a_stream_is_checked(cli: Cli, words: list[str], status: int, text: str)
 
 def test_bounds_may_be_in_the_metadata(cli: Cli) -> None:
     _new(cli, "META", "--metadata", "io.nats.monitor.msgs-critical=1")
-    cli("pub", "meta.a", "x", "--count", "2", "--jetstream")
     check = ("server", "check", "stream", "--stream", "META")
-    assert "messages 2 over 1" in cli(*check, status=2).out
-    cli(*check, "--msgs-critical", "5")
+    cli("pub", "meta.a", "x", "--jetstream")
+    assert "messages 1 <= 1" in cli(*check, status=2).out
+    cli("pub", "meta.a", "x", "--jetstream")
+    cli(*check)
+    assert "messages 2 <= 5" in cli(*check, "--msgs-critical", "5", status=2).out
     cli("consumer", "add", "META", "c", "--pull", "--defaults",
         "--metadata", "io.nats.monitor.unprocessed-critical=1")  # fmt: skip
     check = ("server", "check", "consumer", "--stream", "META", "--consumer", "c")
-    assert "unprocessed 2 over 1" in cli(*check, status=2).out
+    assert "pending 2 >= 1" in cli(*check, status=2).out
 
 
 def test_a_consumer_is_checked_for_what_it_did_last(cli: Cli) -> None:
@@ -524,13 +540,14 @@ def test_messages_buckets_and_services_are_checked(cli: Cli, tmp_path: Path) -> 
     check = ("server", "check", "message", "--stream", "LAST", "--subject", "last.a")
     cli(*check, "--age-warn", "1h", "--age-critical", "2h", "--content", "^0$")
     assert "does not match" in cli(*check, "--content", "1", status=2).out
-    assert "over" in cli(*check, "--body-timestamp", "--age-critical", "1h", status=2).out
+    assert ">=" in cli(*check, "--body-timestamp", "--age-critical", "1h", status=2).out
     cli("kv", "add", "CHECKED", "--storage", "memory")
     check = ("server", "check", "kv", "--bucket", "CHECKED")
     assert cli(*check, "--key", "k", status=2).out.startswith("Key-Value Bucket CRITICAL")
     cli("kv", "put", "CHECKED", "k", "v")
     cli(*check, "--key", "k", "--values-warn", "5", "--values-critical", "9")
-    assert "values 1 under 2" in cli(*check, "--values-warn", "5", "--values-critical", "2",
+    assert "values 1 >= 1" in cli(*check, "--values-critical", "1", status=2).out
+    assert "values 1 <= 2" in cli(*check, "--values-warn", "5", "--values-critical", "2",
                                      status=2).out  # fmt: skip
     replier = cli.start("reply", "check.ask", "--count", "2")
     assert replier.stderr is not None

@@ -193,10 +193,12 @@ def test_an_edited_context_that_can_not_be_read_is_put_back(offline: Cli, tmp_pa
 def test_checks_give_values_with_units_and_bounds(cli: Cli) -> None:
     _new(cli, "PERF")
     words = ("server", "check", "stream", "--stream", "PERF", "--msgs-warn", "5")
-    assert cli(*words, "--msgs-critical", "9").out.rstrip().endswith("| messages=0;5;9")
+    shown = cli(*words, "--msgs-critical", "3", status=2).out
+    assert shown.rstrip().endswith("| messages=0;5;3 sources=0")
     shown = cli("server", "check", "connection").out
-    assert re.search(r"\| connect_time=\d\.\d{4}s;0\.5000;1\.0000 rtt=\d\.\d{4}s;0\.5000;1\.0000$",
-                     shown.rstrip())  # fmt: skip
+    bounded = r"=\d\.\d{4}s;0\.5000;1\.0000"
+    names = ("connect_time", "rtt", "request_time")
+    assert re.search(r"\| " + " ".join(name + bounded for name in names) + "$", shown.rstrip())
 
 
 def test_a_password_is_hashed_for_a_configuration_file(offline: Cli) -> None:

@@ -60,6 +60,60 @@ def test_json_is_what_the_nats_tool_prints(cli: Cli, words: tuple[str, ...]) -> 
     cli("stream", "rm", "SAME", "--force")
 
 
+def _both(cli: Cli, *words: str) -> tuple[Any, Any]:
+    """The exit status and the output of the tool's command, and of ours."""
+    assert NATS is not None
+    line = [NATS, "--server", cli.url, *words]
+    theirs = subprocess.run(line, env=cli.env, cwd=cli.home, capture_output=True, text=True)
+    ours = cli.run(*words)
+    return (theirs.returncode, theirs.stdout), (ours.status, ours.out)
+
+
+CHECKS = (
+    ("stream", "--stream", "CHECKED", "--msgs-warn", "2", "--msgs-critical", "1"),
+    ("stream", "--stream", "CHECKED", "--subjects-warn", "1", "--subjects-critical", "2"),
+    ("consumer", "--stream", "CHECKED", "--consumer", "c", "--unprocessed-critical", "2"),
+    ("jetstream",),
+    ("connection",),
+)
+
+
+def test_checks_find_what_the_nats_tool_finds(cli: Cli) -> None:
+    cli("stream", "add", "CHECKED", "--subjects", "checked.>", "--defaults")
+    cli("pub", "checked.{{Count}}", "x", "--count", "2", "--jetstream")
+    cli("consumer", "add", "CHECKED", "c", "--pull", "--defaults")
+    for words in CHECKS:
+        theirs, ours = _both(cli, "server", "check", *words, "--format", "json")
+        assert theirs[0] == ours[0], f"{theirs}\n{ours}"
+        wanted, found = json.loads(theirs[1]), json.loads(ours[1])
+        for name in ("status", "check_suite", "check_name"):
+            assert found[name] == wanted[name]
+        for name, bounds in _bounds(wanted).items():
+            assert _bounds(found).get(name, bounds) == bounds
+
+
+def _bounds(found: dict[str, Any]) -> dict[str, Any]:
+    """The bounds of each value."""
+    return {one["name"]: (one["warning"], one["critical"]) for one in found["perf_data"]}
+
+
+def test_the_nats_tool_backs_up_a_stream_and_restores_it(cli: Cli) -> None:
+    cli("stream", "add", "KEPT", "--subjects", "kept", "--defaults")
+    cli("pub", "kept", "{{Random 200000 200000}}", "--count", "3", "--jetstream")
+    for words in (("backup", "stream", "KEPT", "saved"), ("stream", "rm", "KEPT", "--force")):
+        _run(cli, *words)
+    _run(cli, "backup", "restore", "stream", "saved")
+    assert json.loads(cli("stream", "info", "KEPT", "--json").out)["state"]["messages"] == 3
+
+
+def _run(cli: Cli, *words: str) -> str:
+    assert NATS is not None
+    line = [NATS, "--server", cli.url, *words]
+    done = subprocess.run(line, env=cli.env, cwd=cli.home, capture_output=True, text=True)
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
 def _auth(cli: Cli, *words: str) -> str:
     assert NATS is not None
     line = [NATS, "auth", *words]

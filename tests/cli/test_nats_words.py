@@ -156,9 +156,9 @@ def test_a_trace_says_where_a_message_would_go_and_stores_nothing(cli: Cli) -> N
         (event,) = json.loads(cli("trace", "traced.a", "--json").out)
         assert {step["type"] for step in event["events"]} == {"in", "js", "eg"}
         state = ("stream", "state", "TRACED", "--json")
-        assert json.loads(cli(*state).out)["messages"] == 0
+        assert json.loads(cli(*state).out)["state"]["messages"] == 0
         cli("trace", "traced.a", "body", "--deliver")
-        assert json.loads(cli(*state).out)["messages"] == 1
+        assert json.loads(cli(*state).out)["state"]["messages"] == 1
     finally:
         listener.kill()
         listener.communicate()
@@ -237,8 +237,12 @@ def test_loads_follow_the_words_of_the_nats_tool(cli: Cli) -> None:
     ):
         assert json.loads(cli("bench", *words, *few).out)["total"]["messages"] == 20
     cli("bench", "js", "pub", "sync", "loads", "--purge", *few)
-    state = json.loads(cli("stream", "state", "LOADS", "--json").out)
+    state = json.loads(cli("stream", "state", "LOADS", "--json").out)["state"]
     assert state["messages"] == 20
+    cli("stream", "add", "FULL", "--subjects", "full", "--max-msgs", "1", "--discard", "new",
+        "--defaults")  # fmt: skip
+    full = ("bench", "js", "pub", "async", "full", "--stream", "FULL", *few)
+    assert "maximum messages exceeded" in cli(*full, status=1).err
     for words in (("kv", "put"), ("kv", "get")):
         done = cli("bench", *words, "--msgs", "3", "--bucket", "loads", "--no-progress", "--json")
         assert json.loads(done.out)["load"] == " ".join(words)

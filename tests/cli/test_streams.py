@@ -70,11 +70,11 @@ def test_a_stream_is_looked_into_and_changed(cli: Cli) -> None:
     changed = cli("stream", "edit", "LOOK", "--max-msgs", "2", "--force").out
     assert "+ max_msgs: 2" in changed
     assert "Maximum Messages: 2" in changed
-    assert json.loads(cli("stream", "state", "LOOK", "--json").out)["messages"] == 2
+    assert json.loads(cli("stream", "state", "LOOK", "--json").out)["state"]["messages"] == 2
     cli("stream", "copy", "LOOK", "LOOK2", "--subjects", "look2.>")
     assert cli("stream", "find", "--empty", "--names").out.split() == ["LOOK2"]
     cli("stream", "purge", "LOOK", "--force")
-    assert json.loads(cli("stream", "state", "LOOK", "--json").out)["messages"] == 0
+    assert json.loads(cli("stream", "state", "LOOK", "--json").out)["state"]["messages"] == 0
 
 
 def test_a_mistake_is_one_line_that_says_what_to_do(cli: Cli, offline: Cli) -> None:

@@ -149,8 +149,8 @@ def test_checks_tell_monitoring_how_a_stream_is(cli: Cli) -> None:
     cli("pub", "check", "x", "--count", "3")
     words = ("server", "check", "stream", "--stream", "CHECK")
     assert "OK" in cli(*words).out
-    assert "messages 3 over 1" in cli(*words, "--msgs-critical", "1", status=2).out
-    assert "WARNING" in cli(*words, "--msgs-warn", "2", status=1).out
+    assert "messages 3 <= 4" in cli(*words, "--msgs-critical", "4", status=2).out
+    assert "WARNING" in cli(*words, "--msgs-warn", "3", status=1).out
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,31 @@ async def increment(
     stream: StreamName = "",
 ) -> None:
     """Add to a total, and show what it is then."""
+    await _add("increment", subject, _whole("increment", value), stream)
+
+
+@command(app, "decrement")
+async def decrement(
+    subject: Subject,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="A whole number")] = "1",
+    stream: StreamName = "",
+) -> None:
+    """Take away from a total, and show what it is then."""
+    await _add("decrement", subject, -_whole("decrement", value), stream)
+
+
+def _whole(verb: str, value: str) -> int:
     try:
-        step = int(value)
+        return int(value)
     except ValueError as error:
-        raise UsageError(f'counter increment: "{value}" is no whole number') from error
+        raise UsageError(f'counter {verb}: "{value}" is no whole number') from error
+
+
+async def _add(verb: str, subject: str, step: int, stream: str) -> None:
     async with jetstream() as js:
         found = await _stream_of(js, subject, "")
         if stream not in ("", found.name):  # a publish cannot choose its stream
-            raise ConfigError(
-                f"counter increment: {subject} is stored by {found.name}, not {stream}"
-            )
+            raise ConfigError(f"counter {verb}: {subject} is stored by {found.name}, not {stream}")
         ack = await js.publish(subject, b"", increment=step)
     if wants_json():
         print_json(ack)

@@ -33,7 +33,6 @@ COMMANDS = {
     "schema show": _OF_PROTOCOL,
     "schema validate": _OF_PROTOCOL,
     "server check exporter": "the server itself has /metrics for Prometheus (`serve -m PORT`)",
-    "server check meta": _ONE_LEADER,
     "server check raft": _ONE_LEADER,
     "server cluster balance": _ONE_LEADER,
     "server consumer-check": _ONE_LEADER,

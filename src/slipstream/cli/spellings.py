@@ -31,6 +31,8 @@ SPELLINGS = {
     "context v": "context info",
     "context vi": "context edit",
     "context view": "context info",
+    "counter d": "counter decrement",
+    "counter decr": "counter decrement",
     "counter g": "counter get",
     "counter i": "counter increment",
     "counter incr": "counter increment",

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import Annotated
 
 import typer
@@ -22,6 +22,7 @@ from slipstream.cli.session import (
 )
 from slipstream.cli.values import duration, show_duration
 from slipstream.client.message import Message
+from slipstream.model.times import time_text
 
 PERCENTILES = (10, 25, 50, 75, 90, 99, 99.9, 99.99, 99.999, 100)
 
@@ -40,10 +41,16 @@ async def rtt(
             times = [await round_trip(nc) for _ in range(iterations)]
             found[url] = sum(times) / len(times)
     if wants_json():
-        print_json([{"url": url, "rtt": seconds} for url, seconds in found.items()])
+        print_json([_as_the_tool_has_it(url, seconds) for url, seconds in found.items()])
         return
     for url, seconds in found.items():
         say(f"{url}:\n\n   rtt: {show_duration(seconds)} (average of {iterations})\n")
+
+
+def _as_the_tool_has_it(url: str, seconds: float) -> dict[str, object]:
+    """A server, its addresses, and nanoseconds."""
+    result = {"time": time_text(time_ns()), "address": url, "rtt": round(seconds * 1e9), "url": url}
+    return {"url": url, "results": [result]}
 
 
 @command(latency_app, "latency")

@@ -144,15 +144,26 @@ async def make_stream(config: StreamConfig, update: bool, purge: bool) -> None:
 async def publish_stream(
     worker: int, n: int, progress: WorkerProgress, *, sending: Sending, batch: int
 ) -> float:
-    """Publish into a stream with `batch` acknowledgements in flight."""
+    """Publish into a stream with `batch` acknowledgements in flight. Raises the first error that
+    one of them is."""
     body = sending.body
-    async with jetstream(max_ack_pending=batch) as js:
+    errors: list[Exception] = []
+
+    def note_error(message: Message, error: Exception) -> None:
+        if not errors:  # one is enough to say
+            errors.append(error)
+
+    async with jetstream(max_ack_pending=batch, on_publish_error=note_error) as js:
         pace, began = sending.pace(), perf_counter()
         for subject, headers in _counted(sending.messages(worker, n), progress):
             await js.publish_async(subject, body, headers=headers)
+            if errors:
+                break
             if pace:
                 await pace.wait()
         await js.publish_async_complete(timeout=TIMEOUT)
+        if errors:
+            raise errors[0]
         return perf_counter() - began
 
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
+from enum import Enum
 from ipaddress import ip_address
 from pathlib import Path
 from time import perf_counter
@@ -61,47 +62,71 @@ ConsumerOption = Annotated[str, typer.Option("--consumer", help="The consumer")]
 Bound = int | None
 
 
-class Check:
-    """What a check has found, and how it is written."""
+class Wrong(Enum):
+    """On which side of its bounds a value is wrong, a value on a bound included."""
 
-    def __init__(self, name: str, item: str = "") -> None:
+    HIGH = "high"
+    LOW = "low"
+    EITHER = "either"  # low where the critical bound is below that of the warning
+
+
+class Figure(msgspec.Struct):
+    """A value with its bounds, as the `nats` tool has them in JSON; a bound of 0 is none."""
+
+    name: str
+    value: float
+    warning: float
+    critical: float
+    unit: str
+
+    def as_performance_data(self) -> str:
+        """As the plugins of Nagios write it."""
+        digits = 4 if self.unit == "s" else 0
+        bounds = [f"{one:.{digits}f}" if one else "" for one in (self.warning, self.critical)]
+        return ";".join([f"{self.name}={self.value:.{digits}f}{self.unit}", *bounds]).rstrip(";")
+
+    def facts(self) -> dict[str, object]:
+        """As JSON."""
+        found = {"name": self.name, "value": self.value}
+        found |= {"warning": self.warning, "critical": self.critical}
+        return {**found, "unit": self.unit} if self.unit else {**found}
+
+
+class Check:
+    """What a check has found, and how it is written. `suite` is the kind of check, as metrics and
+    JSON name it."""
+
+    def __init__(self, name: str, suite: str = "") -> None:
         self.name = name
-        self.item = item  # what was looked at, where there are many
+        self.item = ""  # what was looked at, where there are many
         self.status = OK
-        self._said: list[str] = []
-        self._values: dict[str, float] = {}
-        self._performance: list[str] = []
+        self._suite = suite
+        self._said: dict[int, list[str]] = {WARNING: [], CRITICAL: []}
+        self._figures: list[Figure] = []
 
     def value(
         self,
         name: str,
         value: float,
-        warn: float | None,
-        critical: float | None,
+        warn: float | None = None,
+        critical: float | None = None,
         unit: str = "",
+        wrong: Wrong = Wrong.HIGH,
     ) -> None:
-        """Take in a value that is too high above its bounds (0, None: none).
-
-        With a critical bound below that of the warning it is too low beneath them.
-        """
+        """Take in a value that should be on the right side of its bounds (0, None: none)."""
         warn, critical = max(warn or 0, 0), max(critical or 0, 0)
-        self._values[name] = value
-        digits = 4 if unit == "s" else 0
-        bounds = [f"{bound:.{digits}f}" if bound else "" for bound in (warn, critical)]
-        text = ";".join([f"{name}={value:.{digits}f}{unit}", *bounds])
-        self._performance.append(text.rstrip(";"))
-        is_low = 0 < critical < warn
+        self._figures.append(Figure(name, value, warn, critical, unit))
+        is_low = wrong is Wrong.LOW or (wrong is Wrong.EITHER and critical < warn)
         for status, bound in ((CRITICAL, critical), (WARNING, warn)):
-            if bound and (value < bound if is_low else value > bound):
-                self.status = max(self.status, status)
-                where = "under" if is_low else "over"
-                self._said.append(f"{name} {value:g}{unit} {where} {bound:g}{unit}")
+            if bound and (value <= bound if is_low else value >= bound):
+                sign = "<=" if is_low else ">="
+                self.fail(f"{name} {value:g}{unit} {sign} {bound:g}{unit}", status)
                 return
 
     def fail(self, text: str, status: int = CRITICAL) -> None:
         """Something is wrong."""
         self.status = max(self.status, status)
-        self._said.append(text)
+        self._said[status].append(text)
 
     def expect(self, is_right: bool, text: str) -> None:
         """It is critical if something is not as it is expected."""
@@ -109,35 +134,41 @@ class Check:
             self.fail(text)
 
     def facts(self) -> dict[str, object]:
-        """As JSON."""
-        found = {"status": WORDS[self.status], "check": self.name, "values": self._values}
-        return {**found, "problems": self._said}
+        """As JSON, in the shape that the `nats` tool has."""
+        said = {"warning": self._said[WARNING], "critical": self._said[CRITICAL]}
+        return {
+            "status": WORDS[self.status],
+            "check_suite": self._suite,
+            "check_name": self.item or self.name,
+            **{name: texts for name, texts in said.items() if texts},
+            "perf_data": [figure.facts() for figure in self._figures],
+        }
 
     def text(self, kind: str, namespace: str) -> str:
         """In one of the formats but JSON."""
-        problems = "; ".join(self._said) or "all fine"
+        problems = [*self._said[CRITICAL], *self._said[WARNING]]
         if kind == "prometheus":
             return "\n".join(self._metrics(namespace))
         if kind == "text":
-            lines = [f"{self.name}: {WORDS[self.status]}", *(f"  {one}" for one in self._said)]
-            return "\n".join(lines + [f"  {n}: {value:g}" for n, value in self._values.items()])
-        values = " ".join(self._performance)  # as the plugins of Nagios write it
-        line = f"{self.name} {WORDS[self.status]}: {problems}"
+            lines = [f"{self.name}: {WORDS[self.status]}", *(f"  {one}" for one in problems)]
+            return "\n".join(lines + [f"  {one.name}: {one.value:g}" for one in self._figures])
+        values = " ".join(one.as_performance_data() for one in self._figures)
+        line = f"{self.name} {WORDS[self.status]}: {'; '.join(problems) or 'all fine'}"
         return line + (f" | {values}" if values else "")
 
     def _metrics(self, namespace: str) -> list[str]:
-        prefix = f"{namespace}_{re.sub(r'[^a-z0-9]+', '_', self.name.lower())}"
-        item = msgspec.json.encode(self.item).decode()
+        prefix = f"{namespace}_{self._suite}"
+        item = msgspec.json.encode(self.item or self.name).decode()
         lines = []
-        for name, value in self._values.items():
-            metric = f"{prefix}_{re.sub(r'[^A-Za-z0-9_]+', '_', name)}"
-            lines += [f"# TYPE {metric} gauge", f"{metric}{{item={item}}} {value:g}"]
+        for one in self._figures:
+            metric = f"{prefix}_{re.sub(r'[^A-Za-z0-9_]+', '_', one.name)}"
+            lines += [f"# TYPE {metric} gauge", f"{metric}{{item={item}}} {one.value:g}"]
         status = f'{prefix}_status_code{{item={item},status="{WORDS[self.status]}"}}'
         return [*lines, f"# TYPE {prefix}_status_code gauge", f"{status} {self.status}"]
 
 
 def checking(
-    name: str, title: str
+    name: str, title: str, suite: str = ""
 ) -> Callable[[Callable[..., Coroutine[None, None, None]]], Callable[..., object]]:
     """Make a function a check: it gets a `Check` first, and what it raises is critical."""
 
@@ -150,7 +181,7 @@ def checking(
         )
 
         async def call(kind: str, namespace: str, outfile: Path | None, **words: object) -> None:
-            check = Check(title)
+            check = Check(title, suite or name)
             try:
                 await function(check, **words)
             except UsageError:
@@ -158,7 +189,8 @@ def checking(
             except Error as error:
                 check.fail(str(error))
             _write(check, kind, namespace, outfile)
-            raise typer.Exit(check.status)
+            # Who reads metrics finds the status there, and takes any other code for a failure.
+            raise typer.Exit(OK if kind == "prometheus" else check.status)
 
         parameters = [
             *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own),
@@ -192,33 +224,30 @@ def _write(check: Check, kind: str, namespace: str, outfile: Path | None) -> Non
         outfile.write_text(text + "\n")
 
 
-@checking("connection", "NATS Connection")
+@checking("connection", "NATS Connection", suite="connections")
 async def check_connection(
     check: Check,
     connect_warn: Annotated[str, typer.Option("--connect-warn")] = "500ms",
     connect_critical: Annotated[str, typer.Option("--connect-critical")] = "1s",
     rtt_warn: Annotated[str, typer.Option("--rtt-warn")] = "500ms",
     rtt_critical: Annotated[str, typer.Option("--rtt-critical")] = "1s",
-    req_warn: Annotated[str, typer.Option("--req-warn", help="A message to itself, too")] = "",
-    req_critical: Annotated[str, typer.Option("--req-critical")] = "",
+    req_warn: Annotated[str, typer.Option("--req-warn", help="Of a message to itself")] = "500ms",
+    req_critical: Annotated[str, typer.Option("--req-critical")] = "1s",
 ) -> None:
     """Whether a server takes connections, and how fast."""
     began = perf_counter()
     async with connection() as nc:
         took = perf_counter() - began
         rtt = await round_trip(nc)
-        request = 0.0
-        if req_warn or req_critical:
-            inbox = nc.new_inbox()
-            echo = await nc.subscribe(inbox)
-            began = perf_counter()
-            await nc.publish(inbox, b"x")
-            await echo.next(nc.options.timeout)
-            request = perf_counter() - began
+        inbox = nc.new_inbox()
+        echo = await nc.subscribe(inbox)
+        began = perf_counter()
+        await nc.publish(inbox, b"x")
+        await echo.next(nc.options.timeout)
+        request = perf_counter() - began
     check.value("connect_time", took, duration(connect_warn), duration(connect_critical), "s")
     check.value("rtt", rtt, duration(rtt_warn), duration(rtt_critical), "s")
-    if request:
-        check.value("request_time", request, duration(req_warn), duration(req_critical), "s")
+    check.value("request_time", request, duration(req_warn), duration(req_critical), "s")
 
 
 @checking("exposure", "NATS Exposure")
@@ -249,7 +278,7 @@ async def check_stream(
     check: Check,
     stream: StreamOption,
     msgs_warn: Annotated[
-        Bound, typer.Option("--msgs-warn", help="More messages; fewer, if critical is less")
+        Bound, typer.Option("--msgs-warn", help="So few messages, or fewer")
     ] = None,
     msgs_critical: Annotated[Bound, typer.Option("--msgs-critical")] = None,
     subjects_warn: Annotated[
@@ -278,13 +307,13 @@ async def check_stream(
     check.item = stream
     said = info.config.metadata
     check.value("messages", info.state.messages, _of(said, "msgs-warn", msgs_warn),
-                _of(said, "msgs-critical", msgs_critical))  # fmt: skip
+                _of(said, "msgs-critical", msgs_critical), wrong=Wrong.LOW)  # fmt: skip
     subjects = (
         _of(said, "subjects-warn", subjects_warn),
         _of(said, "subjects-critical", subjects_critical),
     )
     if any(subjects):
-        check.value("subjects", info.state.num_subjects, *subjects)
+        check.value("subjects", info.state.num_subjects, *subjects, wrong=Wrong.EITHER)
     if info.state.lost is not None and info.state.lost.msgs:
         check.fail(f"{len(info.state.lost.msgs):,} messages are lost to damage")
     _check_origins(
@@ -295,6 +324,7 @@ async def check_stream(
     )
     least, most = _of(said, "min-sources", min_sources), _of(said, "max-sources", max_sources)
     count = len(info.sources)
+    check.value("sources", count)
     check.expect(count >= (least or 0), f"{count} sources, fewer than {least}")
     check.expect(most is None or count <= most, f"{count} sources, more than {most}")
     copies = info.cluster.replicas if info.cluster else []
@@ -321,7 +351,7 @@ def _check_origins(check: Check, info: StreamInfo, lag: Bound, seen: float) -> N
     for one in found:
         check.value(f"lag_{one.name}", one.lag, 0, lag)
         if seen:
-            is_seen = one.active is not None and to_seconds(one.active, "active") <= seen
+            is_seen = one.active is not None and to_seconds(one.active, "active") < seen
             check.expect(is_seen, f"{one.name} was not seen for {show_duration(seen)}")
 
 
@@ -344,14 +374,14 @@ async def check_consumer(
     stream: StreamOption,
     consumer: ConsumerOption,
     outstanding: Annotated[
-        Bound, typer.Option("--outstanding-ack-critical", help="More are out for ack")
+        Bound, typer.Option("--outstanding-ack-critical", help="So many are out for ack")
     ] = None,
-    waiting: Annotated[Bound, typer.Option("--waiting-critical", help="More pulls wait")] = None,
+    waiting: Annotated[Bound, typer.Option("--waiting-critical", help="So many pulls wait")] = None,
     unprocessed: Annotated[
-        Bound, typer.Option("--unprocessed-critical", help="More are to be delivered")
+        Bound, typer.Option("--unprocessed-critical", help="So many are to be delivered")
     ] = None,
     redelivery: Annotated[
-        Bound, typer.Option("--redelivery-critical", help="More were delivered again")
+        Bound, typer.Option("--redelivery-critical", help="So many were delivered again")
     ] = None,
     last_delivery: Annotated[
         str, typer.Option("--last-delivery-critical", help="Nothing delivered for so long")
@@ -367,9 +397,9 @@ async def check_consumer(
     check.item = f"{stream}_{consumer}"
     said = info.config.metadata
     for name, value, option, bound in (
-        ("outstanding", info.num_ack_pending, "outstanding-ack-critical", outstanding),
-        ("waiting", info.num_waiting, "waiting-critical", waiting),
-        ("unprocessed", info.num_pending, "unprocessed-critical", unprocessed),
+        ("ack_pending", info.num_ack_pending, "outstanding-ack-critical", outstanding),
+        ("pull_waiting", info.num_waiting, "waiting-critical", waiting),
+        ("pending", info.num_pending, "unprocessed-critical", unprocessed),
         ("redelivered", info.num_redelivered, "redelivery-critical", redelivery),
     ):
         check.value(name, value, 0, _of(said, option, bound))
@@ -378,9 +408,11 @@ async def check_consumer(
         ("last-ack", info.ack_floor.last_active, last_ack),
     ):
         bound_text = bound_text or said.get(f"{METADATA_PREFIX}{name}-critical", "")
+        age = (datetime.now(UTC) - when).total_seconds() if when else None
+        if age is not None:
+            check.value(name.replace("-", "_"), age, unit="s")
         if bound_text:
-            age = (datetime.now(UTC) - when).total_seconds() if when else None
-            is_late = age is None or age > duration(bound_text)
+            is_late = age is None or age >= duration(bound_text)
             check.expect(not is_late, f"no {name.replace('-', ' ')} within {bound_text}")
     if pinned:
         check.expect(_is_pinned(info), "not every priority group is pinned to a client")
@@ -419,7 +451,7 @@ async def check_message(
             check.fail(f'the body "{body[:40]}" is no time in seconds since 1970')
             return
     check.value("age", time.time() - stored, duration(age_warn), duration(age_critical), "s")
-    check.value("size", len(message.data), 0, 0, "B")
+    check.value("size", len(message.data), unit="B")
     check.expect(bool(pattern.search(body)), f"the body does not match {content}")
 
 
@@ -447,8 +479,8 @@ async def check_kv(
         status = await kv.status()
         if key:
             await kv.get(key)
-    check.value("values", status.values, values_warn, values_critical)
-    check.value("bytes", status.bytes, 0, 0, "B")
+    check.value("values", status.values, values_warn, values_critical, wrong=Wrong.EITHER)
+    check.value("bytes", status.bytes, unit="B")
 
 
 @checking("request", "NATS Request")
@@ -510,14 +542,14 @@ async def check_jetstream(
         info = await js.account_info()
         streams = [one async for one in js.streams()] if replicas else []
     limits = info.limits
-    for name, used, most, warn, critical in (
-        ("storage", info.storage, limits.max_storage, storage_warn, storage_critical),
-        ("memory", info.memory, limits.max_memory, memory_warn, memory_critical),
-        ("streams", info.streams, limits.max_streams, streams_warn, streams_critical),
-        ("consumers", info.consumers, limits.max_consumers, consumers_warn, consumers_critical),
+    for name, used, most, warn, critical, unit in (
+        ("memory", info.memory, limits.max_memory, memory_warn, memory_critical, "B"),
+        ("storage", info.storage, limits.max_storage, storage_warn, storage_critical, "B"),
+        ("streams", info.streams, limits.max_streams, streams_warn, streams_critical, ""),
+        ("consumers", info.consumers, limits.max_consumers, consumers_warn, consumers_critical, ""),
     ):
-        if most > 0:
-            check.value(name, 100 * used / most, warn, critical, "%")
+        check.value(name, used, unit=unit)
+        check.value(f"{name}_pct", 100 * used / most if most > 0 else 0, warn, critical, "%")
     for one in streams:
         copies = one.cluster.replicas if one.cluster else []
         _check_copies(check, one.name, copies, replica_lag, replica_seen)
@@ -540,7 +572,7 @@ async def check_server(
     ] = None,
     subs_critical: Annotated[Bound, typer.Option("--subs-critical")] = None,
     uptime_warn: Annotated[
-        str, typer.Option("--uptime-warn", help="It runs longer; less long, if critical is less")
+        str, typer.Option("--uptime-warn", help="It runs for so long at most")
     ] = "",
     uptime_critical: Annotated[str, typer.Option("--uptime-critical")] = "",
     auth_required: Annotated[
@@ -561,18 +593,21 @@ async def check_server(
 ) -> None:
     """A server's figures and how it is configured (system account)."""
     check.item = name
+    wanted = {"server_name": name, "exact_match": True}
     async with connection() as nc:
-        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING.VARZ", body={"server_name": name})
+        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING.VARZ", body=wanted)
     found = next((one["data"] for one in answers if one["server"].get("name") == name), None)
     if found is None:
         raise ConfigError(f"no server {name} answered; {SYSTEM_HELP}")
     began, now = (_moment_of(found[field]) for field in ("start", "now"))
     check.value("uptime", (now - began).total_seconds(), duration(uptime_warn),
-                duration(uptime_critical), "s")  # fmt: skip
+                duration(uptime_critical), "s", Wrong.LOW)  # fmt: skip
     check.value("cpu", found.get("cpu", 0), cpu_warn, cpu_critical, "%")
     check.value("mem", found.get("mem", 0), mem_warn, mem_critical, "B")
-    check.value("connections", found.get("connections", 0), conn_warn, conn_critical)
-    check.value("subscriptions", found.get("subscriptions", 0), subs_warn, subs_critical)
+    check.value("connections", found.get("connections", 0), conn_warn, conn_critical,
+                wrong=Wrong.EITHER)  # fmt: skip
+    check.value("subscriptions", found.get("subscriptions", 0), subs_warn, subs_critical,
+                wrong=Wrong.EITHER)  # fmt: skip
     has = {
         "asks nobody who he is": not auth_required or found.get("auth_required"),
         "does without TLS": not tls_required or found.get("tls_required"),
@@ -589,6 +624,34 @@ async def check_server(
         _check_left(check, "tls_cert", left, tls_cert_warn, tls_cert_critical)
 
 
+@checking("meta", "JetStream Meta Cluster")
+async def check_meta(
+    check: Check,
+    expect: Annotated[int, typer.Option("--expect", help="How many servers there should be")],
+    lag_critical: Annotated[int, typer.Option("--lag-critical", help="One is more behind")],
+    seen_critical: Annotated[str, typer.Option("--seen-critical", help="Silent for longer")],
+) -> None:
+    """The servers of a group or a cluster, as its leader knows them (system account)."""
+    async with connection() as nc:
+        answers = await ask_servers(nc, "$SYS.REQ.SERVER.PING.JSZ", body={"leader_only": True})
+    found = next((meta for one in answers if (meta := one["data"].get("meta_cluster"))), None)
+    if found is None:
+        raise ConfigError(f"no server that leads a cluster answered; {SYSTEM_HELP}")
+    others = found.get("replicas") or []
+    check.value("peers", len(others) + 1)
+    check.expect(len(others) + 1 == expect, f"{len(others) + 1} servers, not {expect}")
+    bound = duration(seen_critical)
+    counts = {
+        "offline": sum(bool(one.get("offline")) for one in others),
+        "not current": sum(not one["current"] for one in others),
+        "inactive": sum(to_seconds(one["active"], "active") > bound > 0 for one in others),
+        "lagged": sum(one.get("lag", 0) > lag_critical > 0 for one in others),
+    }
+    for what, count in counts.items():
+        check.value(f"peer_{what.replace(' ', '_')}", count)
+        check.expect(not count, f"{count} servers are {what}")
+
+
 def _moment_of(text: object) -> Timestamp:
     found = Timestamp.parse(str(text))
     if found is None:
@@ -598,7 +661,7 @@ def _moment_of(text: object) -> Timestamp:
 
 def _check_left(check: Check, name: str, left: float, warn: str, critical: str) -> None:
     """Something that ends: how long it still lasts, which may be too short."""
-    check.value(name, left, 0, 0, "s")
+    check.value(name, left, unit="s")
     for status, bound in ((CRITICAL, critical), (WARNING, warn)):
         if bound and left < duration(bound):
             check.fail(f"{name} ends in {show_duration(max(left, 0))}", status)

@@ -85,7 +85,7 @@ async def state(name: Name = "", no_select: NoSelect = False) -> None:
 
 def _show_state(found: StreamInfo) -> None:
     if wants_json():
-        print_json(found.state)
+        print_json(found)  # all of it, as the `nats` tool has it
         return
     now = found.state
     properties(
