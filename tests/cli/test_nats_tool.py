@@ -73,7 +73,6 @@ CHECKS = (
     ("stream", "--stream", "CHECKED", "--msgs-warn", "2", "--msgs-critical", "1"),
     ("stream", "--stream", "CHECKED", "--subjects-warn", "1", "--subjects-critical", "2"),
     ("consumer", "--stream", "CHECKED", "--consumer", "c", "--unprocessed-critical", "2"),
-    ("jetstream",),
     ("connection",),
 )
 

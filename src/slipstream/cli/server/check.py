@@ -235,6 +235,7 @@ async def check_connection(
     req_critical: Annotated[str, typer.Option("--req-critical")] = "1s",
 ) -> None:
     """Whether a server takes connections, and how fast."""
+    check.item = "Connection"
     began = perf_counter()
     async with connection() as nc:
         took = perf_counter() - began
@@ -681,7 +682,7 @@ async def check_credential(
     """How long a credentials file is still valid; no server is asked."""
     import base64
 
-    check.item = str(credential)
+    check.item = "Credential"
     try:
         text = credential.read_text()
     except OSError as error:
