@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.columns import GONE
-from slipstream.log.disk import Disk, write_file
+from slipstream.log.disk import Disk, report_damage, write_file
 from slipstream.log.durability import Lost
 from slipstream.log.segment import SEQUENCE_MAX
 
@@ -27,11 +27,18 @@ _NAME = re.compile(
 
 
 def set_aside(
-    disk: Disk, directory: str, base: int, offset: int, data: bytes, first: int = 0, last: int = 0
+    disk: Disk,
+    directory: str,
+    base: int,
+    offset: int,
+    data: bytes,
+    first: int = 0,
+    last: int = 0,
+    is_torn: bool = False,
 ) -> bool:
     """Keep `data`, found at `offset` of segment `base`; with it `first` to `last` were lost (0:
-    nothing). False if these bytes were kept before. Durable on return. Raises OSError,
-    `StorageError`.
+    nothing). False if these bytes were kept before. What a crash has left (`is_torn`) is no damage.
+    Durable on return. Raises OSError, `StorageError`.
     """
     aside = f"{directory}/damaged"
     place = f"{base:020d}-{offset}"
@@ -41,6 +48,8 @@ def set_aside(
     for match in before:
         if match[0].endswith(loss) if loss else disk.read(f"{aside}/{match[0]}") == data:
             return False
+    if not is_torn:
+        report_damage(disk, f"segment {base} of {directory} is damaged at byte {offset}")
     if before:  # a torn write was cut off here, and what took its place is damaged now
         place += f"-{1 + len(before)}"
     disk.makedirs(aside)

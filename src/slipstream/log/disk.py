@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from slipstream.errors import StorageError
 from slipstream.log.open_files import OpenFiles
@@ -120,6 +120,21 @@ class Disk(Protocol):
 
     def random_bytes(self, size: int) -> bytes:
         """Bytes that nobody can guess."""
+
+
+@runtime_checkable
+class CopiedDisk(Protocol):
+    """A disk whose files other servers have, too."""
+
+    def report_damage(self, what: str) -> None:
+        """Something that was durable is not there, or not as it was. Raises `StorageError` if it is
+        to be had from another server: what is here must not be gone on with then."""
+
+
+def report_damage(disk: Disk, what: str) -> None:
+    """See `CopiedDisk`; any other disk has the only copy, of which the best is made."""
+    if isinstance(disk, CopiedDisk):
+        disk.report_damage(what)
 
 
 def write_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None:

@@ -179,7 +179,8 @@ class _Scan:
         if not self.torn or file is None:
             return
         for hole in self.torn:
-            _set_aside(self.log, segment, hole.data, [(0, len(hole.data))], 1, 0, hole.start)
+            whole = [(0, len(hole.data))]
+            _set_aside(self.log, segment, hole.data, whole, 1, 0, hole.start, is_torn=True)
             out = OutBuffer()
             if hole.is_end:
                 kind, body = END, hole.last.to_bytes(8, "little")
@@ -712,6 +713,7 @@ def _set_aside(
     first: int,
     last: int,
     offset: int = 0,
+    is_torn: bool = False,
 ) -> None:
     """Keep damaged bytes, and count the messages from `first` to `last` that went with them. `data`
     begins at `offset` of the segment."""
@@ -722,7 +724,7 @@ def _set_aside(
         part = data[start:end]
         try:
             is_new = damage.set_aside(
-                log.disk, log.directory, segment.base, offset + start, part, first, last
+                log.disk, log.directory, segment.base, offset + start, part, first, last, is_torn
             )
         except DiskFullError:  # what can be read is worth more than what cannot
             is_new = True

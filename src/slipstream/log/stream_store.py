@@ -45,7 +45,7 @@ from slipstream.log.ahead import SPARE, SpareFile, first_room
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
-from slipstream.log.disk import Disk, File, write_file
+from slipstream.log.disk import Disk, File, report_damage, write_file
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
@@ -860,6 +860,8 @@ class Store:
         self.commit_log = CommitLog(disk, root, log_bytes, place)
         replayed = self.commit_log.open()
         self.lost = replayed.lost  # numbers of entries of the log that damage has taken
+        if self.lost:
+            report_damage(disk, f"{len(self.lost)} entries of the commit log are damaged")
         self._late = Late(disk)
         touched = Touched()
         known: dict[str, int] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.log.disk import OsDisk
+from slipstream.log.disk import OsDisk, report_damage
 from slipstream.server.replica import group_disk
 from slipstream.server.replica.group_disk import GroupDisk, GroupFile, LostLeadError
 from slipstream.server.replica.operations import Operation, decode_operations
@@ -289,3 +289,27 @@ def test_two_threads_may_give_a_file_its_name(entries: Entries) -> None:
     second.join()
     assert failed == []
     assert entries.disk.list(entries.root) == ["1.seg"]
+
+
+def test_damage_that_other_servers_can_mend_ends_the_lead_and_is_in_no_entry(
+    tmp_path: Path,
+) -> None:
+    entries = Entries(tmp_path)
+    lost: list[bool] = []
+    disk = GroupDisk(
+        OsDisk(), entries.root, entries.submit, lambda: lost.append(True), lambda: True
+    )
+    file = disk.open(f"{entries.root}/1.seg")
+    count = len(entries.sizes)
+    with pytest.raises(LostLeadError, match="segment 1 is damaged"):
+        report_damage(disk, "segment 1 is damaged")
+    assert (disk.is_lost, disk.damage, lost) == (True, "segment 1 is damaged", [True])
+    file.append(b"a message that counts as lost")
+    with pytest.raises(LostLeadError):
+        file.sync()
+    assert len(entries.sizes) == count
+
+
+def test_damage_that_nobody_can_mend_is_gone_on_with(entries: Entries) -> None:
+    report_damage(entries.disk, "segment 1 is damaged")
+    assert not entries.disk.is_lost

@@ -34,6 +34,7 @@ class Doubts:
         """Report it from now on."""
         self._reports[stream, consumer] = (text, reason)
         self._js.problem(text)
+        self._js.report_damage(text)
         self._advise()
 
     def resolved(self, stream: str, consumer: str = "") -> None:

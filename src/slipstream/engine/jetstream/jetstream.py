@@ -1,6 +1,7 @@
 """JetStream of one account: its streams, what they may use, and starting them again."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,7 @@ from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
 from slipstream.log.base import Log
+from slipstream.log.disk import report_damage
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_place import StreamPlace
 from slipstream.log.stream_store import (
@@ -92,6 +94,12 @@ class JetStream:
         """A problem is none any more."""
         if text in self.problems:
             self.problems.remove(text)
+
+    def report_damage(self, text: str) -> None:
+        """Something that was durable is not there any more, or may be an older one."""
+        if self.store is not None:
+            with suppress(StorageError):  # of a disk that has done what is to be done
+                report_damage(self.store.disk, text)
 
     @property
     def state(self) -> StateCommit:
@@ -399,6 +407,7 @@ class JetStream:
             f"JetStream stream '{self.account.name} > {name}' could not be recovered: {error}"
         )
         self.problem(self._unreadable[name])
+        self.report_damage(self._unreadable[name])
 
     def _go_on(self, stream: Stream, store: StreamStore) -> None:
         """A stream of an earlier process is served again, with its consumers."""

@@ -61,6 +61,9 @@ class Owner(Protocol):
     def resolve(self, text: str) -> None:
         """A problem that was reported is over."""
 
+    def report_damage(self, text: str) -> None:
+        """Something that was durable is not there any more, or may be an older one."""
+
     def check_copies(self, configuration: ConfigurationFile, owner: str) -> None:
         """Report a damaged second copy of a configuration, and have it written anew."""
 

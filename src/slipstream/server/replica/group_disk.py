@@ -14,6 +14,10 @@ Once an entry has failed, the disk is *lost*: no later one leaves, or the server
 follows without what went before; and whoever syncs is told. Space is reserved in the files here
 alone. Where the disk is full, or the log of the group has little space (`is_full`), nothing is
 reserved: what adds to the store is refused, and there is room for what removes.
+
+What is damaged in the files here is whole on the other servers. So the first damage that anybody
+finds has the disk be lost, too, if `may_refuse` says so: what the engine would make of it, a
+message that counts as lost or a stream that is not there, would have become true for all servers.
 """
 
 import errno
@@ -47,7 +51,8 @@ class LostLeadError(StorageError):
 class GroupDisk:
     """The files below `root`, to which the group's entries are applied by whoever does what
     `submit` asks for; `disk` has them. For any number of threads. `on_lost` is called once, on any
-    thread, when an entry has failed; `on_full` each time that there was no space."""
+    thread, when an entry has failed, or damage was found that `may_refuse` is for, which `damage`
+    is then; `on_full` each time that there was no space."""
 
     def __init__(
         self,
@@ -57,7 +62,9 @@ class GroupDisk:
         on_lost: Callable[[], None] = lambda: None,
         is_full: Callable[[], bool] = lambda: False,
         on_full: Callable[[], None] = lambda: None,
+        may_refuse: Callable[[], bool] = lambda: False,
     ) -> None:
+        self.damage = ""
         self._disk = disk
         self._root = root
         self._below = f"{root}/"
@@ -65,6 +72,7 @@ class GroupDisk:
         self._on_lost = on_lost
         self._is_full = is_full
         self._on_full = on_full
+        self._may_refuse = may_refuse
         self._why_lost = ""
         self._lock = threading.Lock()  # for the order of operations and entries, and for
         self._changing: list[str] = []  # paths whose names change just now
@@ -157,9 +165,18 @@ class GroupDisk:
             self._why_lost = str(error) or repr(error)
             self._on_lost()
 
+    def report_damage(self, what: str) -> None:
+        """See `CopiedDisk`. Raises `LostLeadError`."""
+        if self._why_lost or not self._may_refuse():
+            return
+        self.damage = what
+        self._why_lost = f"{what}, and is to be had from another server"
+        self._on_lost()
+        raise LostLeadError(self._why_lost)
+
     @property
     def is_lost(self) -> bool:
-        """Whether an entry has failed, so that nothing more is stored."""
+        """Whether an entry has failed, or damage was found, so that nothing more is stored."""
         return bool(self._why_lost)
 
     def leave(self) -> None:

@@ -43,6 +43,7 @@ AGAIN_SECONDS = 1.0  # after a leader could not open the store
 SWITCH_SECONDS = 0.0005  # after which a busy thread lets another one run
 ABOUT_EVERY_SECONDS = 2.0  # a follower says what is true of it
 HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
+REFUSALS_SECONDS = 600.0  # damage is refused as often as there are servers, in this time
 
 
 class GroupLead:
@@ -100,6 +101,8 @@ class GroupServer:
         self._epoch = 0  # in which it does
         self._lead_disk: GroupDisk | None = None  # that it does it on
         self._last_epoch = 0  # in which it has opened the store
+        self._damage = ""  # of the files here, which are to be had from another server
+        self._refusals: list[float] = []  # when it would not lead over damage
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -382,6 +385,7 @@ class GroupServer:
         is_lost = disk is not None and disk.is_lost  # an entry was not answered: open it anew
         if self._server is not None and (replica.leads != self._epoch or is_lost):
             await self._follow()
+            await self._renew(replica)
         elif self._server is not None and successor is not None:
             await self._hand_over(successor)
             await self._follow()
@@ -414,6 +418,9 @@ class GroupServer:
     async def _leave_to_others(self, replica: Replica) -> None:
         """This server cannot lead just now: another one may be able to."""
         await self._follow()
+        if self._damage:
+            await self._renew(replica)
+            return
         if replica.leads:
             try:
                 await asyncio.get_running_loop().run_in_executor(None, replica.hand_over)
@@ -441,6 +448,7 @@ class GroupServer:
             self.changed,
             lambda: replica.is_full,
             replica.had_no_space,
+            self._may_refuse,
         )
         options = self._options_to_lead(self.options, root)
         server = Server(config=options, log=self.log)
@@ -492,10 +500,41 @@ class GroupServer:
                 self._leave_disk()
         await relay.listen()
 
+    def _may_refuse(self) -> bool:
+        """Whether damage is a reason to have another server lead, on any thread. It is not where no
+        other one is, and not again and again: then others have the same damage, and what can be
+        read is worth more."""
+        replica = self._replica
+        servers = len(replica.host.members) if replica is not None else 1
+        now = time.monotonic()
+        self._refusals = [at for at in self._refusals if at > now - REFUSALS_SECONDS]
+        if servers < 2 or len(self._refusals) >= servers:
+            return False
+        self._refusals.append(now)
+        return True
+
+    async def _renew(self, replica: Replica) -> None:
+        """Where the files here are damaged: have another server lead, and its files take the place
+        of these. Where that fails, this server goes on with what it has when it leads again."""
+        damage, self._damage = self._damage, ""
+        if not damage:
+            return
+        self.log.error(f"Damage in the files here: {damage}; they are fetched from another server")
+        loop = asyncio.get_running_loop()
+        try:
+            if replica.leads:
+                await loop.run_in_executor(None, replica.hand_over)
+                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                    await self._led_no_more(replica)
+            await loop.run_in_executor(None, replica.renew)
+        except (Error, TimeoutError) as error:
+            self.log.error(f"No other server leads, which could send its files: {error}")
+
     def _leave_disk(self) -> None:
         """Nobody uses the disk of this lead any more: release its files."""
         disk, self._lead_disk = self._lead_disk, None
         if disk is not None:
+            self._damage = self._damage or disk.damage
             disk.leave()
             disk.close()
 

@@ -170,6 +170,11 @@ class Replica:
         with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(self._note_full)
 
+    def renew(self) -> None:
+        """Have the files of another server take the place of those here, which are damaged. Raises
+        `Error` where there can be none, such as on the leader."""
+        self._ask(lambda host: host.lose_applied())
+
     def remove(self, server_name: str) -> None:
         """Have a server leave the group, soon. Raises `Error`."""
         self._ask(lambda host: host.remove(server_name))
@@ -328,6 +333,13 @@ class Replica:
             self.directory = await loop.run_in_executor(
                 self._applying, self._make_directory, host.log_end
             )
+        if self.directory.is_unknown:
+            self._log.error(
+                f"{self.directory.path} does not say any more up to which entry its files are "
+                "those of the group: they are fetched from another server"
+            )
+            host.lose_applied()
+            return
         try:
             await self._apply_committed(host, self.directory)
         except TrimmedError as error:
@@ -385,8 +397,8 @@ class Replica:
 
     async def open(self) -> "_Copy":
         """The files as they are, for another server."""
-        if self.directory is None:
-            raise StorageError("the files of the store are not read yet")
+        if self.directory is None or self.directory.is_unknown:
+            raise StorageError("the files of the store are not read yet, or cannot be")
         loop = asyncio.get_running_loop()
         return _Copy(await loop.run_in_executor(self._keeping, self.directory.snapshot))
 

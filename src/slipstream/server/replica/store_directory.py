@@ -77,6 +77,7 @@ class StoreDirectory:
         disk.makedirs(self.root)
         for left in (self._snapshots, self._incoming):
             disk.remove_tree(left)
+        self.is_unknown = False  # up to which entry the files are those of the group
         self._noted = self._read()
         self.applied = self._noted.index
         self._strict_after = log_end  # index: entries behind it are applied for the first time
@@ -289,6 +290,7 @@ class StoreDirectory:
             self._touched = Touched()
             self.applied = self._strict_after = index
             self._note(index)
+            self.is_unknown = False
 
     # -- what is durable -------------------------------------------------------------------------
 
@@ -330,7 +332,7 @@ class StoreDirectory:
         self._noted = noted
 
     def _read(self) -> Applied:
-        """The newest copy that is whole. Raises `StorageError` if both are damaged."""
+        """The newest copy that is whole; where both are damaged, nothing is known."""
         found: list[Applied] = []
         names = [f"{self.path}/{name}" for name in _COPIES]
         there = [name for name in names if self._disk.exists(name)]
@@ -338,12 +340,7 @@ class StoreDirectory:
             data = self._disk.read(name)
             if data[4:] and zlib.crc32(data[4:]) == int.from_bytes(data[:4], "little"):
                 found.append(msgspec.json.decode(data[4:], type=Applied))
-        if not found and len(there) == len(names):
-            raise StorageError(
-                f"{names[0]} and {names[1]} are damaged: nobody knows up to where the files in "
-                f"{self.root} are those of the group; move {self.path} away, and the server gets a "
-                "copy from another one"
-            )
+        self.is_unknown = not found and len(there) == len(names)
         return max(found, key=lambda one: one.number, default=Applied())
 
 

@@ -1,0 +1,106 @@
+"""Files of one server of a group that are damaged: it gets whole ones from another server, and what
+it cannot read any more is lost to nobody."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slipstream
+from slipstream.client.jetstream import StreamConfig
+from tests.server.group.waiting import until
+from tests.server.replica.serving import Served, ServedGroup, stored
+
+COUNT = 50
+FETCHED = "fetched from another server"
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[ServedGroup]:
+    async with ServedGroup(tmp_path) as group:
+        yield group
+
+
+def flip_behind_the_header(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    size = len(data.rstrip(b"\0"))
+    data[size - size // 16 - 1] ^= 4
+    path.write_bytes(data)
+
+
+def damage_all(paths: Iterable[Path]) -> None:
+    found = list(paths)
+    assert found
+    for path in found:
+        flip_behind_the_header(path)
+
+
+async def all_is_noted(nc: Any, server: Served) -> None:
+    """What it has is durable, so that entries that made it are not applied once more; both copies
+    of the note are there."""
+    for number in range(2):
+        before = noted(server)
+        await nc.jetstream().publish("s.last", b"last %d" % number)
+        await until(lambda before=before: noted(server) != before, "what was applied is noted")
+
+
+def noted(server: Served) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(server.directory.glob("store/applied.?"))]
+
+
+@asynccontextmanager
+async def damaged_follower(group: ServedGroup, pattern: str) -> AsyncIterator[tuple[Any, Served]]:
+    """A client, and a follower that has started on damaged files. Nobody has read them yet."""
+    async with group.client() as nc:
+        js = nc.jetstream()
+        await js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
+        for number in range(COUNT):
+            await js.publish("s.a", b"%d" % number)
+        first = await group.leader()
+        await first.end(signal.SIGTERM)  # what the commit log holds goes where it belongs
+        await first.start()
+        leader = await group.leader()
+        follower = group.others(leader)[0]
+        await until(lambda: follower.files == leader.files, "all servers have the same files")
+        await all_is_noted(nc, follower)
+        await follower.end()
+        damage_all((follower.directory / "store").glob(pattern))
+        await follower.start()
+        yield nc, follower
+
+
+async def everything_when_led_by(group: ServedGroup, nc: Any, server: Served) -> list[bytes]:
+    """All messages, in order, once this server leads."""
+    while True:
+        try:
+            if (await group.leader()) is not server:
+                request = b'{"placement": {"preferred": "%s"}}' % server.name.encode()
+                await nc.request("$JS.API.STREAM.LEADER.STEPDOWN.S", request, timeout=2)
+                await asyncio.sleep(0.2)
+                continue
+            return list(await stored(nc, "S"))
+        except slipstream.Error:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["files/jetstream/*/S/msgs/*.seg", "files/jetstream/*/S/meta.?", "applied.?"],
+    ids=["messages", "configurations", "notes"],
+)
+async def test_a_server_with_damaged_files_gets_whole_ones(
+    group: ServedGroup, pattern: str
+) -> None:
+    async with damaged_follower(group, pattern) as (nc, follower):
+        found = await everything_when_led_by(group, nc, follower)
+        assert found[:COUNT] == [b"%d" % number for number in range(COUNT)]
+    assert FETCHED in follower.log
+    leader = await group.leader()
+    for other in group.others(leader):
+        await until(
+            lambda other=other: other.files == leader.files, "all servers have the same files"
+        )
