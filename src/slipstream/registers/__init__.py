@@ -3,9 +3,9 @@
     bucket     a key in a key-value bucket of a NATS cluster
     objects    an object in S3, Google Cloud Storage or Azure, through `obstore`
 
-What a group relies on is in docs/group.md#a-register-outside-of-the-group. The server takes them for
-a `RegisterStore`, and finds them by the name of this package, which stands above it and above the
-client.
+What a group relies on is in docs/group.md#a-register-outside-of-the-group. The server takes them
+for a `RegisterStore`, and finds them by the name of this package, which stands above it and above
+the client.
 """
 
 from slipstream.registers.bucket import BucketRegister
