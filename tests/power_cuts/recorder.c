@@ -11,6 +11,7 @@
  * all processes of a machine share.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -228,6 +229,20 @@ int close(int fd)
     pthread_mutex_lock(&lock);
     tracked[fd] = 0;
     answer = CALL(close)(fd);
+    pthread_mutex_unlock(&lock);
+    return answer;
+}
+
+/* It closes its descriptor without `close`: what has the number next, a socket perhaps, is not ours. */
+REAL_OF(closedir)
+int closedir(DIR *directory)
+{
+    int answer, fd = dirfd(directory);
+    if (!is_ours(fd))
+        return CALL(closedir)(directory);
+    pthread_mutex_lock(&lock);
+    tracked[fd] = 0;
+    answer = CALL(closedir)(directory);
     pthread_mutex_unlock(&lock);
     return answer;
 }
