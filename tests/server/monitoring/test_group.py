@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
@@ -53,6 +54,15 @@ async def test_a_group_without_a_majority_is_unavailable(server: Server, group: 
             "JetStream has no majority of the group C: nothing was heard of n1 for 12s, n2 for 1m1s"
         )
     assert (await ask(server, "/healthz?js-server-only=1")).status == 200
+
+
+async def test_one_of_two_that_goes_on_alone_is_well(server: Server, group: FakeGroup) -> None:
+    group.followers = [msgspec.structs.replace(AWAY, is_needed=False)]
+    assert (await ask(server, "/healthz")).json == {"status": "ok"}
+    meta = (await ask(server, "/jsz")).json["meta_cluster"]
+    assert (meta["cluster_size"], meta["quorum_needed"]) == (2, 1)
+    group.followers = [AWAY]
+    assert (await ask(server, "/healthz")).status == 503
 
 
 async def test_a_server_that_is_away_has_no_route(server: Server, group: FakeGroup) -> None:
