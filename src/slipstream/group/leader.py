@@ -136,7 +136,7 @@ class Leader:
                 name,
                 one.synced,
                 max(now - self._lease.heard_at(name), 0),
-                name in self._membership.away,
+                name in self.told.away,
             )
             for name, one in self._followers.items()
             if name != self._name and name in (*self._membership.members, *self._membership.away)
