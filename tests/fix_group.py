@@ -47,7 +47,8 @@ class FakeGroup:
         if self.hands_over:
             names = [member.name for member in self.followers]
             at = names.index(preferred) if preferred else 0
-            self.followers[at] = Member(self.server_name)
+            facts = self.followers[at].facts and facts_of(self.server_name)
+            self.followers[at] = Member(self.server_name, facts=facts)
             self.server_name = names[at]
 
     def remove(self, server_name: str) -> None:

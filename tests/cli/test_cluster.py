@@ -12,9 +12,10 @@ import pytest
 import slipstream
 from slipstream import Server
 from slipstream.client.jetstream import JetStream, StreamConfig
+from slipstream.engine.protocol.group import Member
 from slipstream.server.config import load_text
 from tests.cli.conftest import Cli
-from tests.fix_group import FakeGroup
+from tests.fix_group import FakeGroup, facts_of
 from tests.fix_nats_cluster import ACCOUNTS, nats_cluster
 
 SIZE = 3
@@ -51,7 +52,10 @@ def _group(directory: Path) -> Iterator[str]:
     """A server that leads a group of three."""
     text = f'store_dir: "{directory}"\nhost: 127.0.0.1\nport: -1\njetstream: enabled\n{ACCOUNTS}'
     server = Server(config=load_text(f"server_name: n0\n{text}").options)
-    server.group = FakeGroup(hands_over=True)
+    server.group = FakeGroup(
+        followers=[Member(name, active=1_000_000, facts=facts_of(name)) for name in ("n1", "n2")],
+        hands_over=True,
+    )
     with server:
         yield server.url
 
@@ -99,6 +103,15 @@ def test_a_server_without_a_copy_cannot_give_it_up(cluster: str, tmp_path: Path)
 def test_the_leader_of_all_hands_over(cluster: str, tmp_path: Path) -> None:
     said = Cli(cluster, tmp_path)("server", "cluster", "step-down", *BOSS).out
     assert "leads the cluster" in said
+
+
+def test_the_servers_of_a_cluster_are_checked(cluster: str, tmp_path: Path) -> None:
+    cli = Cli(cluster, tmp_path)
+    check = ("server", "check", "meta", "--lag-critical", "1000", "--seen-critical", "1h", *BOSS)
+    assert "peers=3" in cli(*check, "--expect", "3").out
+    assert "3 servers, not 4" in cli(*check, "--expect", "4", status=2).out
+    listed = json.loads(cli("server", "ls", "--json", *BOSS).out)
+    assert len(listed) == SIZE  # the fake group's leader keeps its name when it hands over
 
 
 def test_who_leads_and_who_follows_is_shown(cluster: str, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from slipstream.cli.session import (
 from slipstream.cli.values import duration, one_of, show_duration
 from slipstream.client.jetstream import ConsumerInfo, StreamInfo
 from slipstream.errors import ConfigError, Error
-from slipstream.model.durations import to_seconds
+from slipstream.model.durations import SECOND, to_seconds
 from slipstream.model.infos import PeerInfo, StreamSourceInfo
 from slipstream.model.times import Timestamp
 
@@ -604,7 +604,7 @@ async def check_server(
     check.value("uptime", (now - began).total_seconds(), duration(uptime_warn),
                 duration(uptime_critical), "s", Wrong.LOW)  # fmt: skip
     check.value("cpu", found.get("cpu", 0), cpu_warn, cpu_critical, "%")
-    check.value("mem", found.get("mem", 0), mem_warn, mem_critical, "B")
+    check.value("mem", found.get("mem", 0), mem_warn, mem_critical)
     check.value("connections", found.get("connections", 0), conn_warn, conn_critical,
                 wrong=Wrong.EITHER)  # fmt: skip
     check.value("subscriptions", found.get("subscriptions", 0), subs_warn, subs_critical,
@@ -645,7 +645,7 @@ async def check_meta(
     counts = {
         "offline": sum(bool(one.get("offline")) for one in others),
         "not current": sum(not one["current"] for one in others),
-        "inactive": sum(to_seconds(one["active"], "active") > bound > 0 for one in others),
+        "inactive": sum(one["active"] / SECOND > bound > 0 for one in others),
         "lagged": sum(one.get("lag", 0) > lag_critical > 0 for one in others),
     }
     for what, count in counts.items():
