@@ -43,7 +43,12 @@ def main() -> int:
             seed = options.seed + number
             faults = _faults_of(seed, options.fault, is_named=options.named)
             one = Round(seed, faults, options.servers, options.against or "slipstream")
-            outcome = play(one, base / f"round-{seed}", base)
+            try:
+                outcome = play(one, base / f"round-{seed}", base)
+            except Exception as error:  # the others are played, and the end says so
+                print(f"{one.kind} seed {seed} could not be played: {error!r}", flush=True)
+                totals["broken rounds"] += 1
+                continue
             _say(outcome, totals)
             if outcome.verdict.counts and options.keep is not None:
                 _keep(outcome, base / f"round-{seed}", options.keep)
