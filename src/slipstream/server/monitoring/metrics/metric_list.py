@@ -383,7 +383,10 @@ ALERTS = (
     ),
     Alert(
         name="SlipstreamGroupWithoutReserve",
-        expression=("2 * (slipstream_group_online_members - 1) <= (slipstream_group_members > 1)"),
+        expression=(  # one of two is enough where the register lies outside of the group
+            "2 * (slipstream_group_online_members - 1) <= (slipstream_group_members > 2) or "
+            "slipstream_group_online_members < (slipstream_group_members == 2)"
+        ),
         lasts="1m",
         severity="critical",
         summary="If one more server of the group fails, no majority is left.",
