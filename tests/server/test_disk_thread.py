@@ -89,6 +89,21 @@ async def test_a_disk_that_is_slow_again_and_again_is_tried_on_the_loop_no_more(
     assert not any(tried)
 
 
+async def test_only_a_batch_of_plain_writes_runs_ahead_of_its_disk() -> None:
+    events: list[tuple[str, str]] = []
+    asked: list[Callable[[], None]] = []
+
+    def run_ahead(run: Callable[[], None]) -> None:
+        asked.append(run)
+
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
+    thread.runs_here = False
+    thread.runs_ahead = run_ahead
+    assert not thread.run_here(Noted("another job", events), 100)
+    assert not asked
+    thread.close()
+
+
 def until_shut(pool: ThreadPoolExecutor) -> None:
     """Wait until threads take nothing more, and what waited for them was dropped."""
     while not pool._shutdown:

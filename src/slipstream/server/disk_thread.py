@@ -3,19 +3,23 @@ and nobody waits for, such as checkpoints of the commit log and the indexes of f
 some for reads of what is not in memory, and some for work on the processor, such as compression.
 
 Where the disk answers within a fraction of a millisecond and nothing else is running, a small batch
-runs on the loop instead: two hand-overs between threads would cost more than they hide.
+runs on the loop instead: two hand-overs between threads would cost more than they hide. On the disk
+of a group, whose syncs wait for other servers, a small batch leaves from the loop (`runs_ahead`),
+and is finished when it is there.
 """
 
 import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from time import perf_counter, time_ns
 
 from slipstream.engine.commit.commit import BatchJob
 from slipstream.engine.stream.stream import Stream
-from slipstream.log.durability import Job
+from slipstream.log.commit_log import EntryBatch
+from slipstream.log.durability import Job, SyncBatch
 from slipstream.server.measures import Measures
 from slipstream.server.quick_disk import QuickDisk
 
@@ -26,6 +30,9 @@ READS_MAX = 4  # of messages that are not in memory, at the same time
 # Jobs that take a processor, at the same time: each also waits for the disk, so two are worth it
 # on one processor, and more than four would leave little of a small machine to the clients.
 BESIDE_MIN, BESIDE_MAX = 2, 4
+
+# Has what it is given run, and does not wait; done once that is durable. None if it was not run.
+RunAhead = Callable[[Callable[[], None]], "Future[None] | None"]
 
 
 class DiskThread:
@@ -50,6 +57,7 @@ class DiskThread:
         self._beside = ThreadPoolExecutor(beside, thread_name_prefix="slipstream-beside")
         self._running: set[Future[None]] = set()  # on these
         self.runs_here = True  # whether the loop may wait for a small batch
+        self.runs_ahead: RunAhead | None = None  # has a small batch leave, and does not wait
         self._quick = QuickDisk()
 
     def start(self, job: Job) -> None:
@@ -101,6 +109,8 @@ class DiskThread:
 
     def run_here(self, job: Job, size: int) -> bool:
         """Run a small batch on the loop, if the disk is quick; False if it is to be started."""
+        if self.runs_ahead is not None and size <= INLINE_BYTES_MAX:
+            return self._run_ahead(job, self.runs_ahead)
         if size > INLINE_BYTES_MAX or not self.runs_here or not self._quick.is_quick():
             return False
         begin = perf_counter()
@@ -109,6 +119,32 @@ class DiskThread:
         self._quick.note(seconds)
         self._measure(job, seconds)
         return True
+
+    def _run_ahead(self, job: Job, run_ahead: "RunAhead") -> bool:
+        if not isinstance(job, BatchJob):
+            return False
+        batch = job.batch
+        if not isinstance(batch, (SyncBatch, EntryBatch)):
+            return False
+        if isinstance(batch, SyncBatch) and batch.names:  # a change of names is waited for
+            return False
+        begin = perf_counter()
+        future = run_ahead(job.run)
+        if future is None:
+            return False
+        self._running.add(future)
+        future.add_done_callback(partial(self._ran_ahead, job, begin))
+        return True
+
+    def _ran_ahead(self, job: BatchJob, begin: float, future: "Future[None]") -> None:
+        """A batch is there, or is not known to be; on any thread."""
+        self._running.discard(future)
+        error = future.exception()
+        if isinstance(error, Exception):
+            job.batch.error = job.batch.error or error
+        seconds = perf_counter() - begin
+        with suppress(RuntimeError):  # the loop has closed, and nobody waits
+            self._loop.call_soon_threadsafe(self._turn, partial(self._measure, job, seconds))
 
     def wait(self) -> None:
         """Block until what is written on the threads has ended; what follows from it comes
@@ -119,6 +155,7 @@ class DiskThread:
 
     def close(self) -> None:
         """Wait for what is on its way."""
+        wait(list(self._running))
         self._threads.shutdown(wait=True)
         self._aside.shutdown(wait=True)
         self._beside.shutdown(wait=True)

@@ -14,7 +14,7 @@ from slipstream.log.disk import DirectoryLock, Disk, OsDisk
 from slipstream.log.stream_store import Store
 from slipstream.server.busy_poll import BusyPoll
 from slipstream.server.connection import Connection
-from slipstream.server.disk_thread import DiskThread
+from slipstream.server.disk_thread import DiskThread, RunAhead
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 from slipstream.server.measures import Measures
@@ -158,9 +158,10 @@ class Runtime:
         self.store = Store(OsDisk(), directory, log_dir=log_dir, threads=OPENING_THREADS)
         return self.store
 
-    def open_group_store(self, disk: Disk, directory: str) -> Store:
+    def open_group_store(self, disk: Disk, directory: str, runs_ahead: RunAhead) -> Store:
         """The store of a group, on the disk of its leader. Blocks."""
         self.disk_thread.runs_here = False  # each sync waits for other servers
+        self.disk_thread.runs_ahead = runs_ahead
         self.store = Store(disk, directory, threads=OPENING_THREADS)
         return self.store
 

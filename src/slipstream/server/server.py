@@ -9,6 +9,8 @@ async with Server(store_dir="data") as server:    # on the running loop
 
 import os
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Unpack
 
@@ -68,6 +70,10 @@ class Lead(Protocol):
 
     def may_answer(self) -> bool:
         """Whether all that is committed anywhere is committed here."""
+
+    def run_ahead(self, run: Callable[[], None]) -> "Future[None] | None":
+        """Have `run` write to the disk and sync what it has written; done once that is durable.
+        None if it was not run."""
 
 
 class Server:
@@ -243,7 +249,9 @@ class Server:
         try:
             if self.lead is not None:
                 runtime.engine.may_answer = self.lead.may_answer
-                store = runtime.open_group_store(self.lead.disk, self.lead.root)
+                store = runtime.open_group_store(
+                    self.lead.disk, self.lead.root, self.lead.run_ahead
+                )
             else:
                 store = runtime.open_store(directory, self.options.jetstream.log_dir)
             runtime.engine.start_jetstream(store)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.errors import DiskFullError
 from slipstream.log.disk import OsDisk, report_damage
 from slipstream.server.replica import group_disk
 from slipstream.server.replica.group_disk import GroupDisk, GroupFile, LostLeadError
@@ -297,7 +298,11 @@ def test_damage_that_other_servers_can_mend_ends_the_lead_and_is_in_no_entry(
     entries = Entries(tmp_path)
     lost: list[bool] = []
     disk = GroupDisk(
-        OsDisk(), entries.root, entries.submit, lambda: lost.append(True), lambda: True
+        OsDisk(),
+        entries.root,
+        entries.submit,
+        lambda: lost.append(True),
+        may_refuse=lambda: True,
     )
     file = disk.open(f"{entries.root}/1.seg")
     count = len(entries.sizes)
@@ -313,3 +318,65 @@ def test_damage_that_other_servers_can_mend_ends_the_lead_and_is_in_no_entry(
 def test_damage_that_nobody_can_mend_is_gone_on_with(entries: Entries) -> None:
     report_damage(entries.disk, "segment 1 is damaged")
     assert not entries.disk.is_lost
+
+
+def test_a_batch_that_runs_ahead_is_done_once_it_is_applied(entries: Entries) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.is_held = True
+
+    def write() -> None:
+        file.append(b"ahead")
+        file.sync()
+
+    done = entries.disk.run_ahead(write)
+    assert done is not None
+    assert not done.done()
+    assert file.pread(0, 100) == b"ahead"
+    assert file.pread_near(0, 100) is None
+    entries.apply()
+    assert done.result(0) is None
+    assert file.pread_near(0, 100) == b"ahead"
+    assert (Path(entries.root) / "a").read_bytes() == b"ahead"
+
+
+def test_a_batch_that_runs_ahead_is_told_that_the_lead_is_lost(entries: Entries) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.is_held = True
+    file.append(b"first")
+    file.flush()
+    done = entries.disk.run_ahead(lambda: (file.append(b"second"), file.sync())[1])
+    assert done is not None
+    entries.fail()  # the first one: what follows may be applied nowhere
+    entries.apply()
+    assert isinstance(done.exception(0), LostLeadError)
+
+
+def test_nothing_runs_ahead_where_it_might_have_to_wait(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_disk, "UNDER_WAY_BYTES", 100)
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.is_held = True
+    file.append(bytes(60))
+    file.flush()
+    assert entries.disk.run_ahead(lambda: None) is None
+    entries.apply()
+
+
+def test_a_full_disk_has_nothing_reserved(entries: Entries) -> None:
+    told: list[str] = []
+    is_full = True
+    disk = GroupDisk(
+        OsDisk(),
+        entries.root,
+        entries.submit,
+        is_full=lambda: is_full,
+        on_full=lambda: told.append("full"),
+    )
+    file = disk.open(f"{entries.root}/a")
+    with pytest.raises(DiskFullError, match="no space left in the log of the group"):
+        file.reserve(100)
+    assert file.reserve_ahead(100) == 0
+    is_full = False
+    assert file.reserve(100) >= 100
+    assert told == []  # the disk under the files has space

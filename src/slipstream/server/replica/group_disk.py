@@ -6,6 +6,9 @@ the entry and the files here have what it says. So the files hold what is commit
 a leader that is deposed, or whose process ends, leaves nothing behind that the next one does not
 have. Until then a file reads what was written to it from memory.
 
+Who has something better to do than to wait has a write and its sync `run_ahead`: the entry leaves,
+and a future says when all of it is on a majority and in the files.
+
 A change of names is an entry at once, and waits for it. A file that is open is written to under its
 new name from that entry on, and a file that is removed is written to in memory alone: an operation
 never says something about a name that an earlier one has taken away.
@@ -48,6 +51,12 @@ class LostLeadError(StorageError):
     """Another server leads the group, or none: what was to be stored may be or not."""
 
 
+class _Here(threading.local):
+    """What this thread is about."""
+
+    is_ahead = False  # it waits for no entry
+
+
 class GroupDisk:
     """The files below `root`, to which the group's entries are applied by whoever does what
     `submit` asks for; `disk` has them. For any number of threads. `on_lost` is called once, on any
@@ -74,6 +83,7 @@ class GroupDisk:
         self._on_full = on_full
         self._may_refuse = may_refuse
         self._why_lost = ""
+        self._here = _Here()
         self._lock = threading.Lock()  # for the order of operations and entries, and for
         self._changing: list[str] = []  # paths whose names change just now
         self._changed = threading.Condition(self._lock)
@@ -122,7 +132,38 @@ class GroupDisk:
             self._make_entry()
         return self._last, self._number - 1
 
+    def run_ahead(self, run: Callable[[], None]) -> "Future[None] | None":
+        """Have `run` write to files and sync these, and change no names. It waits for nothing; done
+        once all that it synced is on a majority and in the files here, or with a `LostLeadError`.
+        None if it might have to wait before its entry leaves: then it was not run."""
+        if self._under_way_bytes > UNDER_WAY_BYTES // 2:
+            return None
+        self._here.is_ahead = True
+        try:
+            run()
+        finally:
+            self._here.is_ahead = False
+        done: Future[None] = Future()
+        with self._lock:
+            last, number = self._last, self._number - 1
+
+        def applied(_: object) -> None:
+            try:
+                self._end_commit(last, number)
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        if last is None:
+            applied(None)
+        else:
+            last.add_done_callback(applied)
+        return done
+
     def _end_commit(self, last: "Future[None] | None", number: int) -> None:
+        if self._here.is_ahead:
+            return
         if last is not None:
             last.result()
         if self._why_lost:  # an entry before that one has failed, or a later one
@@ -429,12 +470,14 @@ class GroupFile:
 
     def forget(self) -> None:
         """What was applied is read from the file again."""
-        if not self._ahead:
-            return
-        with self._lock:
-            applied = self._group.applied if self.is_there else 0
-            self._ahead = [one for one in self._ahead if one[0] > applied]
-            self._ahead_from = min((one[1] for one in self._ahead), default=0)
+        if self._ahead:
+            with self._lock:
+                self._forget()
+
+    def _forget(self) -> None:
+        applied = self._group.applied if self.is_there else 0
+        self._ahead = [one for one in self._ahead if one[0] > applied]
+        self._ahead_from = min((one[1] for one in self._ahead), default=0)
 
     # -- space -----------------------------------------------------------------------------------
 
@@ -461,6 +504,8 @@ class GroupFile:
 
     def _ahead_of(self, offset: int, size: int) -> "list[tuple[int, bytes]]":
         """What was written to a part of the file, and may not be in it yet, in order."""
+        if self._ahead and self._ahead[0][0] <= self._group.applied:  # what ran ahead is there
+            self._forget()
         if offset + size <= self._ahead_from:
             return []
         return [

@@ -65,6 +65,7 @@ class GroupLead:
         self.server_id = server_id
         self.endpoints = endpoints
         self.relay_key = relay_key
+        self.run_ahead = disk.run_ahead
         self._replica = replica
         self._epoch = epoch
 
