@@ -13,7 +13,12 @@ from hypothesis import HealthCheck, settings
 import slipstream
 from slipstream import build
 
-pytest_plugins = ["tests.fix_certificates", "tests.fix_nats_server", "tests.fix_server_process"]
+pytest_plugins = [
+    "tests.fix_certificates",
+    "tests.fix_nats_server",
+    "tests.fix_s3",
+    "tests.fix_server_process",
+]
 
 SOURCE = Path(slipstream.__file__).parent
 

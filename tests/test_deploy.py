@@ -21,6 +21,7 @@ from slipstream.server.config import load_text
 from slipstream.server.flags import parse
 from tests.lasting_ports import lasting_port
 from tests.leaf.servers import until
+from tests.systemd import is_well_formed, needs_systemd
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = DEPLOY / "systemd" / "slipstream.service"
@@ -28,10 +29,6 @@ DOCKERFILE = DEPLOY / "container" / "Dockerfile"
 EXPOSURE_MAX = 2.0  # of 10, as systemd counts it
 
 pytestmark = pytest.mark.skipif(not DEPLOY.exists(), reason="deploy/ is not beside the tests")
-needs_systemd = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None,
-    reason="systemd-analyze is not installed (Debian: apt-get install systemd)",
-)
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None,
     reason="promtool is not installed (Debian: apt-get install prometheus)",
@@ -60,14 +57,7 @@ def unit(tmp_path: Path) -> Path:
 
 @needs_systemd
 def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
-    found = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    ours = [line for line in found.stderr.splitlines() if "slipstream" in line]
-    assert (found.returncode, ours) == (0, [])
+    assert is_well_formed(unit)
 
 
 @needs_systemd

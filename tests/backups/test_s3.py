@@ -1,11 +1,8 @@
 """A place in S3: moto, on this machine, is the bucket."""
 
-import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from slipstream.backups import open_place
 from slipstream.client.jetstream import JetStream, Stream
@@ -16,26 +13,8 @@ MakeStream = Callable[..., Awaitable[Stream]]
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of an empty bucket; how it is reached is in the environment."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in (
-        ("AWS_ENDPOINT_URL", f"http://{host}:{port}"),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-        ("AWS_REGION", "us-east-1"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(name, value)
-    name = uuid.uuid4().hex  # all of moto's servers in a process share their buckets
-    boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket=name)
-    try:
-        yield f"s3://{name}/streams/S"
-    finally:
-        server.stop()
+def bucket(s3_bucket: str) -> str:
+    return f"{s3_bucket}/streams/S"
 
 
 async def test_a_stream_is_backed_up_to_s3_and_comes_back(

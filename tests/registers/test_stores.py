@@ -1,11 +1,9 @@
 """Every place for a register replaces it on a condition: in memory, in S3, in a NATS bucket."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from obstore.store import LocalStore, MemoryStore
 
 import slipstream
@@ -17,29 +15,6 @@ from slipstream.server.group import RegisterStore
 from tests.fix_nats_server import NatsServer
 
 KINDS = ("memory", "s3", "bucket of nats-server", "bucket of slipstream")
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of an empty bucket of moto's; how it is reached is in the environment."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in (
-        ("AWS_ENDPOINT_URL", f"http://{host}:{port}"),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-        ("AWS_REGION", "us-east-1"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(name, value)
-    name = uuid.uuid4().hex
-    boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket=name)
-    try:
-        yield f"s3://{name}/groups"
-    finally:
-        server.stop()
 
 
 async def make_bucket(url: str) -> RegisterOptions:
@@ -56,7 +31,9 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[RegisterStore]:
         case "memory":
             found: RegisterStore = ObjectRegister(MemoryStore(), "C.json", "memory://C.json")
         case "s3":
-            found = open_register(RegisterOptions(url=request.getfixturevalue("s3")), "C")
+            found = open_register(
+                RegisterOptions(url=f"{request.getfixturevalue('s3_bucket')}/groups"), "C"
+            )
         case "bucket of nats-server":
             real: NatsServer = request.getfixturevalue("shared_nats_server")
             found = open_register(await make_bucket(real.url), "C")
@@ -125,7 +102,7 @@ async def test_what_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatc
         await store.close()
 
 
-async def test_a_bucket_of_objects_that_is_missing_cannot_be_written(s3: str) -> None:
+async def test_a_bucket_of_objects_that_is_missing_cannot_be_written(s3_bucket: str) -> None:
     store = open_register(RegisterOptions(url="s3://none/groups"), "C")
     with pytest.raises(Error, match=r"s3://none/groups/C\.json cannot be written"):
         await store.put(b"1", "")
