@@ -1,5 +1,6 @@
 """A JetStream context, and streams that no other test uses."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from slipstream.client.jetstream.errors import ApiError, StreamNotFoundError
 
 MakeStream = Callable[..., Awaitable[Stream]]
 T = TypeVar("T")
+REMOVING = "error creating store for stream"  # what nats-server says meanwhile
 
 
 async def or_skip(asking: Awaitable[T]) -> T:
@@ -42,7 +44,14 @@ async def make_stream(js: JetStream) -> "AsyncIterator[MakeStream]":
         names.append(name)
         fields.setdefault("subjects", [f"{name}.>"])
         fields.setdefault("storage", "memory")
-        return await js.create_stream(name=name, **fields)
+        while True:
+            try:
+                return await js.create_stream(name=name, **fields)
+            except ApiError as error:
+                # nats-server takes a deleted stream's files away after it has said that it is gone.
+                if name not in names[:-1] or error.description != REMOVING:
+                    raise
+                await asyncio.sleep(0.05)
 
     yield make
     for name in names:
