@@ -69,7 +69,8 @@ test-compiled: $(VENV)/.dev build nats-tool
 test-plain: $(VENV)/.dev
 	@echo "==> tests on the plain build"
 	rm -rf build/plain && mkdir -p build/plain
-	cd src && find slipstream -name '*.py' -o -name '*.pyi' -o -name 'py.typed' | tar cf - -T - | tar xf - -C ../build/plain
+	cd src && find slipstream -type f -not -name '*.so' -not -name '*.pyc' -not -name '*.c' -not -name '*.px[di]' \
+		-not -name '*.pyx' | tar cf - -T - | tar xf - -C ../build/plain
 	SLIPSTREAM_BUILD=plain PYTHONPATH=build/plain $(PY) $(PYTEST) \
 		--ignore=tests/cli --ignore=tests/console --ignore=tests/spark
 
