@@ -64,6 +64,26 @@ def test_twins_write_and_read_the_same_bytes(
     assert [getattr(here, f) for f in fields] == [getattr(there, f) for f in fields]
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(1, 8))
+def test_a_record_of_a_number_is_the_one_that_has_it_as_its_body(
+    place: int, number: int, width: int
+) -> None:
+    number %= 256**width
+    body = number.to_bytes(width, "little")
+    whole = encode(codec, place, (b"", b"", body, 99), codec.FRONT)
+    for module in (codec, twin):
+        out = OutBuffer()
+        size = module.encode_number(out, codec.FRONT, SALT, place, 99, number, width)
+        assert (out.take(), size) == (whole, len(whole))
+
+
+@pytest.mark.parametrize("width", [0, 9])
+def test_a_number_of_no_or_of_too_many_bytes_is_refused(width: int) -> None:
+    for module in (codec, twin):
+        with pytest.raises(ValueError, match="one to eight bytes"):
+            module.encode_number(OutBuffer(), codec.FRONT, SALT, 0, 0, 1, width)
+
+
 @settings(max_examples=25)
 @given(messages)
 def test_a_flipped_bit_in_any_byte_is_detected(message: tuple[bytes, bytes, bytes, int]) -> None:

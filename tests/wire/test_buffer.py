@@ -32,6 +32,7 @@ def puts(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
                 ("share", (data,)),
                 ("put_message_line", (draw(word), draw(word), draw(word), start, end)),
                 ("put_int", (draw(INT64),)),
+                ("put_number", (draw(st.integers(0, 2**16 - 1)), draw(st.integers(2, 8)))),
                 ("put_message", (draw(word), draw(word), draw(word), data, start, middle, end)),
                 ("put_publish", (draw(word), draw(word), data[:start], data[start:end])),
                 ("put_publish_start", (draw(word), draw(word), data[:start], end)),
@@ -71,6 +72,19 @@ def test_a_number_is_written_in_decimal(value: int) -> None:
     out = OutBuffer()
     out.put_int(value)
     assert out.take() == str(value).encode()
+
+
+@pytest.mark.parametrize("build", [OutBuffer, PlainBuffer])
+def test_a_number_that_needs_more_bytes_than_it_is_given_is_refused(build: Any) -> None:
+    out = build()
+    out.put_number(2**64 - 1, 8)
+    out.put_number(258, 2)
+    with pytest.raises(OverflowError):
+        out.put_number(256, 1)
+    for width in (0, 9):
+        with pytest.raises(ValueError, match="one to eight bytes"):
+            out.put_number(1, width)
+    assert out.take() == b"\xff" * 8 + b"\x02\x01"
 
 
 @pytest.mark.parametrize(

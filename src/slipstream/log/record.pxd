@@ -55,6 +55,7 @@ cdef class RunCounts:
 
 
 cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
+cpdef Py_ssize_t encode_number(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, unsigned long long value, Py_ssize_t size) except -1
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t peek(bytes data, Py_ssize_t at, unsigned long long base, Record record) except -1
 cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1

@@ -117,6 +117,18 @@ def encode(
     return length
 
 
+def encode_number(
+    out: OutBuffer, kind: int, salt: int, place: int, ts: int, value: int, size: int
+) -> int:
+    """Append a record that has nothing but a number, in `size` bytes, at most 8; its length.
+
+    Raises ValueError for another size.
+    """
+    if not 0 < size <= 8:
+        raise ValueError("a number of a record has one to eight bytes")
+    return encode(out, kind, salt, place, ts, b"", value.to_bytes(size, "little"), 0, 0, size)
+
+
 def peek(data: bytes, at: int, base: int, record: Record) -> int:
     """Fill `record` from the record at `at` without checking its sum.
 

@@ -134,9 +134,36 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
         at += HEADER_SIZE_BYTES
     memcpy(at, PyBytes_AS_STRING(subject), subject_size)
     memcpy(at + subject_size, PyBytes_AS_STRING(data) + header_start, end - header_start)
-    fixed.crc = checksum(begin + sizeof(fixed.crc), length - sizeof(fixed.crc), salt)
-    memcpy(begin, &fixed.crc, sizeof(fixed.crc))
+    finish_record(out, begin, length, salt)
+    return length
+
+
+cdef inline int finish_record(OutBuffer out, unsigned char *begin, Py_ssize_t length, uint32_t salt) except -1:
+    """The record of `length` bytes at the end of `out` is whole but for its checksum."""
+    cdef uint32_t crc = checksum(begin + sizeof(uint32_t), length - sizeof(uint32_t), salt)
+    memcpy(begin, &crc, sizeof(crc))
     out.size += length
+    return 0
+
+
+cpdef Py_ssize_t encode_number(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, unsigned long long value, Py_ssize_t size) except -1:
+    cdef Py_ssize_t length = FIXED_SIZE + size
+    cdef Fixed fixed
+    cdef unsigned char *begin
+    if not 0 < size <= <Py_ssize_t> sizeof(value):
+        raise ValueError("a number of a record has one to eight bytes")
+    out._grow(length)
+    begin = out._data + out.size
+    fixed.length = <uint32_t> length
+    fixed.magic = MAGIC
+    fixed.kind = <uint8_t> kind
+    fixed.subject_size = 0
+    fixed.place = place
+    fixed.ts = ts
+    fixed.crc = 0
+    memcpy(begin, &fixed, FIXED_SIZE)
+    memcpy(begin + FIXED_SIZE, &value, size)
+    finish_record(out, begin, length, salt)
     return length
 
 

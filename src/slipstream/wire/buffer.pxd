@@ -18,6 +18,7 @@ cdef class OutBuffer:
     cpdef void put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except *
     cpdef void put_byte(self, unsigned char value) except *
     cpdef void put_int(self, long long value) except *
+    cpdef void put_number(self, unsigned long long value, Py_ssize_t width) except *
     cpdef void put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except *
     cpdef void put_message_line(self, bytes subject, bytes sid, bytes reply, Py_ssize_t header, Py_ssize_t total) except *
     cpdef void share(self, bytes data) except *

@@ -49,6 +49,15 @@ class OutBuffer:
         """Append `value` in decimal."""
         self.put(b"%d" % value)
 
+    def put_number(self, value: int, width: int) -> None:
+        """Append `value`, which is not negative, in `width` bytes, at most 8, the lowest first.
+
+        Raises OverflowError if it needs more, ValueError for another width.
+        """
+        if not 0 < width <= 8:
+            raise ValueError("a number has one to eight bytes")
+        self.put(value.to_bytes(width, "little"))
+
     def put_message(
         self,
         subject: bytes,
