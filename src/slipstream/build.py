@@ -25,6 +25,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.log.record",
     "slipstream.log.columns",
     "slipstream.log.direct_write",
+    "slipstream.log.os_file",
     "slipstream.log.subject_shape",
     "slipstream.log.subject_index",
     "slipstream.log.base",

@@ -1,7 +1,9 @@
 """A real file, written directly: what it holds is what a plain one would hold."""
 
+import contextlib
 import errno
 import mmap
+import os
 import random
 import tempfile
 import threading
@@ -127,6 +129,86 @@ def test_both_builds_write_the_same_blocks(module: Any, parts: list[bytes], tail
         written = file.read()
     assert rest == text[len(text) // block * block :]
     assert written == b"x" * block + text + bytes(-len(text) % block)
+
+
+@pytest.mark.parametrize("module", [direct_write, plain_twin("slipstream.log.direct_write")])
+@given(pieces=st.lists(st.binary(max_size=60).map(lambda b: b * 200), max_size=6))
+def test_both_builds_write_many_files_as_they_write_one(module: Any, pieces: list[bytes]) -> None:
+    with contextlib.ExitStack() as stack:
+        buffer = stack.enter_context(mmap.mmap(-1, 2 * module.BLOCK))
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in pieces]
+        closed = os.open(os.devnull, os.O_RDONLY)
+        os.close(closed)
+        jobs = [(file.fileno(), data, 0) for file, data in zip(files, pieces, strict=True)]
+        failed = module.write_many(buffer, [*jobs[:1], (closed, b"nowhere", 0), *jobs[1:]])
+        assert [failed[:1], failed[2:]] == [[0] * len(jobs[:1]), [0] * len(jobs[1:])] or not jobs
+        assert failed.count(errno.EBADF) == 1
+        for file, data in zip(files, pieces, strict=True):
+            assert file.read() == data + bytes(-len(data) % module.BLOCK)
+
+
+def test_files_that_are_flushed_together_hold_what_each_was_given(tmp_path: Path) -> None:
+    disk = OsDisk()
+    paths = [tmp_path / str(number) for number in range(150)]
+    files = [disk.open(str(path)) for path in paths]
+    for size in (100, 5_000, 1):
+        for number, file in enumerate(files):
+            if number % 3:
+                file.reserve(10_000)
+            if number % 5:
+                file.append(bytes([number]) * size)
+        assert set(disk.flush_all(files)) == {None}
+        files[1].append(b"")
+    for number, (file, path) in enumerate(zip(files, paths, strict=True)):
+        size = 5_101 if number % 5 else 0
+        assert path.read_bytes()[:size] == bytes([number]) * size
+        assert file.pread(0, size) == bytes([number]) * size
+        file.close()
+
+
+def test_of_files_that_are_flushed_together_the_one_that_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    files = [disk.open(str(tmp_path / str(number))) for number in range(3)]
+    for file in files:
+        file.reserve(10_000)
+        file.append(b"first")
+    write_many = direct_write.write_many
+
+    def refuse_second(buffer: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
+        done = write_many(buffer, [pieces[0], pieces[2]])
+        return [done[0], errno.EIO, done[1]]
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os_file, "write_many", refuse_second)
+        first, second, third = disk.flush_all(files)
+    assert (first, third) == (None, None)
+    assert isinstance(second, OSError)
+    assert "earlier write" in str(second)
+    with pytest.raises(OSError, match="earlier write"):
+        files[1].sync()
+    files[2].append(b" second")
+    files[2].sync()
+    assert files[2].pread(0, 12) == b"first second"
+
+
+def test_files_whose_system_refuses_direct_writes_are_flushed_together_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    files = [disk.open(str(tmp_path / str(number))) for number in range(2)]
+    for file in files:
+        file.reserve(10_000)
+        file.append(b"first")
+
+    def refuse(_: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
+        return [errno.EINVAL] * len(pieces)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(os_file, "write_many", refuse)
+        assert disk.flush_all(files) == [None, None]
+    assert [file.pread(0, 5) for file in files] == [b"first"] * 2
 
 
 def test_what_a_failed_flush_has_lost_no_later_sync_calls_durable(

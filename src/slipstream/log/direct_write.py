@@ -6,6 +6,7 @@ and the disk waits with it. Beside a busy interpreter 4 MiB take 12 ms there and
 parts of a few bytes 1.4 µs and 23 µs. This is its plain twin.
 """
 
+import errno
 import mmap
 import os
 
@@ -35,6 +36,19 @@ def write_blocks(fd: int, buffer: mmap.mmap, parts: list[bytes], tail: bytes, of
     buffer[used:padded] = bytes(padded - used)
     _write_all(fd, buffer, padded, offset)
     return buffer[used - used % BLOCK : used]
+
+
+def write_many(buffer: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
+    """Write each of `pieces`, a descriptor, bytes and the offset of their first block, as
+    `write_blocks` does; for each, 0 or the errno of what went wrong."""
+    failed = []
+    for fd, data, offset in pieces:
+        try:
+            write_blocks(fd, buffer, [data], b"", offset)
+            failed.append(0)
+        except OSError as error:
+            failed.append(error.errno or errno.EIO)
+    return failed
 
 
 def _write_all(fd: int, buffer: mmap.mmap, size: int, offset: int) -> None:

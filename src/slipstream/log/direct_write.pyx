@@ -101,3 +101,44 @@ def write_blocks(int fd, buffer, list parts not None, bytes tail not None, long 
             PyBuffer_Release(&view)
     finally:
         free(pointers)
+
+
+cdef struct Piece:
+    int fd
+    int failed
+    long long offset
+    Part part
+
+
+def write_many(buffer, list pieces not None):
+    cdef Py_buffer view
+    cdef Piece *all_pieces
+    cdef Part part
+    cdef Target to
+    cdef Py_ssize_t i, count = len(pieces)
+    cdef bytes data
+    cdef tuple piece
+    all_pieces = <Piece *> malloc(max(count, 1) * sizeof(Piece))
+    if all_pieces == NULL:
+        raise MemoryError()
+    try:
+        for i in range(count):
+            piece = pieces[i]
+            data = piece[1]
+            part = Part(PyBytes_AS_STRING(data), len(data))
+            all_pieces[i] = Piece(piece[0], 0, piece[2], part)
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        try:
+            to.buffer = <char *> view.buf
+            to.capacity = view.len
+            with nogil:
+                for i in range(count):
+                    to.fd = all_pieces[i].fd
+                    to.offset = all_pieces[i].offset
+                    to.used = 0
+                    all_pieces[i].failed = put_all(&to, &all_pieces[i].part, 1)
+        finally:
+            PyBuffer_Release(&view)
+        return [all_pieces[i].failed for i in range(count)]
+    finally:
+        free(all_pieces)

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from slipstream.errors import StorageError
 from slipstream.log.open_files import OpenFiles
-from slipstream.log.os_file import Buffers, OsFile, forget, full_or
+from slipstream.log.os_file import Buffers, OsFile, flush_many, forget, full_or
 
 SYNCED_EACH_MAX = 16  # files that are synced one by one
 
@@ -113,6 +113,9 @@ class Disk(Protocol):
 
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """`sync` of files and `sync_dir` of directories, where they still exist."""
+
+    def flush_all(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        """`flush` of files of this disk; for each, what it would have raised."""
 
     def settle(self) -> None:
         """Have what was flushed read by whoever opens a file from now on. Blocks; raises
@@ -266,6 +269,9 @@ class OsDisk:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def flush_all(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        return flush_many([file for file in files if isinstance(file, OsFile)], self._buffers)
 
     def settle(self) -> None:
         pass  # so it is

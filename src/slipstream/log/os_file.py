@@ -18,10 +18,10 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from slipstream.errors import DiskFullError
-from slipstream.log.direct_write import BLOCK, write_blocks
+from slipstream.log.direct_write import BLOCK, write_blocks, write_many
 from slipstream.log.open_files import OpenFiles
 
 BUFFER_BYTES = 1024 * 1024  # of one direct write
@@ -31,6 +31,7 @@ SMALL_BATCH = 512 * 1024  # batches below this are worth zeros written ahead
 RESERVE_STEP_MIN = 4096
 RESERVE_STEP_MAX = 8 * 1024 * 1024
 UNRESERVED_STEP = 1024 * 1024
+FLUSHED_TOGETHER = 64  # files; who reads one of them may have to wait for all
 
 
 def forget(fd: int, offset: int, size: int) -> None:
@@ -97,6 +98,7 @@ class OsFile:
         "_reserved",
         "_size",
         "_tail",
+        "_taken",
         "_zeroed",
     )
 
@@ -121,6 +123,7 @@ class OsFile:
         self._reserved = self._size
         self._direct = -1  # the descriptor for direct writes; -1 while there is none
         self._pending: list[bytes] = []  # appended, to be written directly
+        self._taken: list[bytes] = []  # ... that are being written beside those of other files
         self._flushed = self._size  # where they begin
         self._tail = b""  # what the last block holds before that
         self._zeroed = 0  # up to here every block was written before
@@ -241,6 +244,35 @@ class OsFile:
             except BaseException:
                 self._broken = True  # what follows may not take its place
                 raise
+
+    def begin_flush(self) -> tuple[int, bytes, int] | None:
+        """What is pending, for `write_many`; None if `flush` has to see to it. Unless it is None,
+        nobody else works on the file until `end_flush`."""
+        if not self._pending or not self._is_direct:
+            return None
+        self._begin()
+        self._lock.acquire()
+        if self._broken or not self._pending or not self._is_direct or self._direct < 0:
+            self._lock.release()
+            self._end()
+            return None
+        self._taken, self._pending = self._pending, []
+        return self._direct, b"".join((self._tail, *self._taken)), self._flushed - len(self._tail)
+
+    def end_flush(self, data: bytes, failed: int) -> bool:
+        """`write_many` has written `data`, or has `failed` with an errno; then `flush` says so, or
+        goes on in its own way."""
+        taken, self._taken = self._taken, []
+        if not failed:
+            self._flushed += len(data) - len(self._tail)
+            self._tail = data[len(data) // BLOCK * BLOCK :]
+        elif failed == errno.EINVAL:  # `flush` knows what to do
+            self._pending[:0] = taken
+        else:
+            self._broken = True
+        self._lock.release()
+        self._end()
+        return not failed
 
     def _write_parts(self, parts: list[bytes]) -> None:
         """Write `parts` after what was flushed."""
@@ -506,6 +538,45 @@ class OsFile:
             if not self._busy:  # else a thread uses them, and another file may get their numbers
                 self._close_descriptors()
         self._open_files.forget(self)
+
+
+def flush_many(files: Sequence[OsFile], buffers: Buffers) -> list[OSError | None]:
+    """Hand what is pending in `files` to the operating system; for each, what went wrong.
+
+    The interpreter is asked for once for many files: where it is busy, each time that a thread
+    comes back to it may take milliseconds.
+    """
+    outcomes: list[OSError | None] = []
+    buffer = buffers.take()
+    try:
+        for start in range(0, len(files), FLUSHED_TOGETHER):
+            outcomes += _flush_together(files[start : start + FLUSHED_TOGETHER], buffer)
+    finally:
+        buffers.give(buffer)
+    return outcomes
+
+
+def _flush_together(files: Sequence[OsFile], buffer: mmap.mmap) -> list[OSError | None]:
+    begun = [(file, file.begin_flush()) for file in files]
+    pieces = [piece for _, piece in begun if piece is not None]
+    failed = [errno.EIO] * len(pieces)  # unless it is known to be there
+    try:
+        failed = write_many(buffer, pieces)
+    finally:
+        outcome = iter(failed)
+        written = [
+            piece is not None and file.end_flush(piece[1], next(outcome)) for file, piece in begun
+        ]
+    return [None if done else _flush_alone(file) for file, done in zip(files, written, strict=True)]
+
+
+def _flush_alone(file: OsFile) -> OSError | None:
+    """What goes wrong when `file` hands over what is pending, or has gone wrong with it before."""
+    try:
+        file.flush()
+    except OSError as error:
+        return error
+    return None
 
 
 def _blocks(fd: int, buffer: memoryview, offset: int, size: int) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from random import Random
 
 from slipstream.errors import DiskFullError
+from slipstream.log.disk import File
 
 SECTOR = 512
 OPERATIONS = ("open", "append", "pread", "pwrite", "reserve", "truncate", "sync", "sync_dir",
@@ -367,6 +368,12 @@ class SimulatedDisk:
 
     def settle(self) -> None:
         """Nothing: whoever opens a file reads what was flushed."""
+
+    def flush_all(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        """`flush` of files, none of which fails; see `SimulatedFile.flush`."""
+        for file in files:
+            file.flush()
+        return [None] * len(files)
 
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """`sync` of files and `sync_dir` of directories, where they still exist."""

@@ -391,6 +391,13 @@ class GroupDisk:
     def settle(self) -> None:
         self.commit()
 
+    def flush_all(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        try:
+            self.hand_on()
+        except OSError as error:
+            return [error] * len(files)
+        return [None] * len(files)
+
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         self.commit()
         with self._lock:

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Sequence
 
+from slipstream.log.disk import File
+
 
 class _Content:
     """A file's bytes: the first `kept` are those of the real file but for `patches`, in their
@@ -237,6 +239,9 @@ class OverlayDisk:
 
     def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Nothing survives the process."""
+
+    def flush_all(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        return [None] * len(files)
 
     def settle(self) -> None:
         """So it is."""
