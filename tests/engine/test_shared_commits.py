@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from slipstream.log import commit_entry
+from slipstream.log import commit_entry, commit_log
 from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import CommitLog
-from slipstream.log.segment import decode_header
-from slipstream.log.segment_bytes import write_again
+from slipstream.log.disk import File
+from slipstream.log.durability import Touched
+from slipstream.log.file_log import FileLog
+from slipstream.log.segment import HEADER_SIZE, Segment, decode_header, encode_header
+from slipstream.log.segment_bytes import BatchCopy, SegmentCopy, write_again
 from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
@@ -267,9 +270,51 @@ def test_a_log_that_fails_while_batches_wait_for_it_lets_them_down(
         return reserve(log, file, size)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CommitLog, "_reserve", refuse_second)
+    monkeypatch.setattr(commit_log, "COPIES_ROOM", 0)  # each asks for room of its own
     assert sorted(publish_to_all(client, b"second")) == [0, 2, 2]
     assert "cannot be written any more" in " ".join(client.driver.js.problems)
     assert sum("error" not in client.store(f"{name}.x", b"third") for name in NAMES) == 2
+
+
+def test_what_is_copied_while_a_checkpoint_runs_is_left_to_the_next_one(
+    disk: SimulatedDisk,
+) -> None:
+    log = FileLog(disk, "")
+    segment = Segment(1, "00000000000000000001.seg")
+    segment.file = disk.open(segment.path)
+    segment.file.append(encode_header(segment) + b"onetwo")
+    copy = SegmentCopy(log, segment)
+    copy.took(BatchCopy(copy, HEADER_SIZE, [b"one"], 3, 1, 0))
+    copy.begin_flush()
+    copy.took(BatchCopy(copy, HEADER_SIZE + 3, [b"two"], 3, 2, 0))
+    copy.flushed(None)
+    copy.apply(b"", Touched())
+    assert copy.applied()
+    segment.file.pwrite(HEADER_SIZE, bytes(6))
+    log.sync_failed(OSError(errno.EIO, "Input/output error"))  # now copies are written once more
+    copy.apply(b"", Touched())
+    assert segment.file.pread(HEADER_SIZE, 6) == b"\0\0\0two"
+
+
+def test_a_segment_that_cannot_be_flushed_with_others_fails_its_own_log_alone(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = begin(disk)
+    assert publish_to_all(client, b"second") == [2, 2, 2]
+    flush_all = SimulatedDisk.flush_all
+
+    def fail_second(disk: SimulatedDisk, files: Sequence[File]) -> Sequence[OSError | None]:
+        flush_all(disk, files)
+        return [OSError(errno.EIO, "Input/output error") if i == 1 else None for i in range(3)]
+
+    with monkeypatch.context() as failing:
+        failing.setattr(SimulatedDisk, "flush_all", fail_second)
+        client.driver.advance(4 * SECOND)
+    answers = [client.store(f"{name}.x", b"third") for name in NAMES]
+    assert ["error" in answer for answer in answers] == [False, True, False]
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name)[:2] for name in NAMES] == [[b"first", b"second"]] * 3
 
 
 def test_changes_that_wait_for_a_checkpoint_hold_up_no_publish(disk: SimulatedDisk) -> None:

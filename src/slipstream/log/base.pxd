@@ -39,6 +39,7 @@ cdef class Log:
     cpdef unsigned long long append(self, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end, long long ts) except 0
     cpdef unsigned long long skip(self, long long ts) except 0
     @cython.locals(block=Block)
+    cpdef bint has_jobs(self) except -1
     cpdef bint read(self, unsigned long long seq, Record record) except -1
     cpdef bint read_near(self, unsigned long long seq, Record record) except -1
     cpdef bint next_near(self, unsigned long long seq, SubjectFilter matching, Record record) except -1

@@ -128,6 +128,10 @@ class Log:
     def save_end(self) -> None:
         """Have a job keep elsewhere where the log ends, which a damaged log does not show."""
 
+    def has_jobs(self) -> bool:
+        """Whether background work has come up."""
+        return False
+
     def take_jobs(self) -> list[Job]:
         """Background work that has come up since the last call."""
         return []

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -105,18 +106,39 @@ class Entry:
 
 
 ENTRY_SIZE = _ENTRY.size
+RECORD_SIZE = _RECORD.size  # without its path and its content
+
+
+def put_head(out: OutBuffer, kind: _int, stream_created: _int, path: bytes, size: _int) -> None:
+    """Append what stands before the content, of `size` bytes, of a record."""
+    out.put_number(kind, 1)
+    out.put_number(stream_created, 8)
+    out.put_number(len(path), 2)
+    out.put_number(size, 4)
+    out.put(path)
+
+
+def name_of(path: str) -> bytes:
+    """A path as a record has it."""
+    return path.encode("utf-8", "surrogateescape")
 
 
 def encode_entry(
-    index: int, floor: int, durable: int, previous: int, salt: int, records: Iterable[Record]
+    index: int,
+    floor: int,
+    durable: int,
+    previous: int,
+    salt: int,
+    records: Iterable[Record],
+    others: bytes = b"",
 ) -> tuple[bytes, int]:
-    """An entry, and its checksum."""
+    """An entry of `records` and of `others`, which are encoded already, and its checksum."""
     parts = []
     for record in records:
-        path = record.path.encode("utf-8", "surrogateescape")
+        path = name_of(record.path)
         head = _RECORD.pack(record.kind, record.stream_created, len(path), len(record.content))
         parts += [head, path, record.content]
-    body = b"".join(parts)
+    body = b"".join((*parts, others))
     size = _ENTRY.size + len(body)
     head = _ENTRY.pack(_MAGIC, size, index, floor, durable, EPOCH, previous, 0)[:-4]
     crc = zlib.crc32(body, zlib.crc32(head, salt))

@@ -29,6 +29,7 @@ from slipstream.log.commit_entry import (
     ENTRY_SIZE,
     HEAD_SIZE,
     KEEP,
+    RECORD_SIZE,
     REFER,
     REFERS_SINCE,
     REMOVE,
@@ -39,13 +40,16 @@ from slipstream.log.commit_entry import (
     Head,
     Record,
     encode_entry,
+    name_of,
+    put_head,
 )
 from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.log_place import DIRECTORY
 from slipstream.log.scrub import CommitLogScrub
-from slipstream.log.segment_bytes import BatchCopy, Reference
+from slipstream.log.segment_bytes import BatchCopy, Reference, SegmentCopy
+from slipstream.wire.buffer import OutBuffer
 
 _FILES = ("0.log", "1.log")
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -56,6 +60,7 @@ REFERENCES_ROOM = 64 * 1024  # bytes of an entry that are kept for references ..
 REFERENCES_SHARE = 16  # ... or so small a part of a small file
 REFERENCES_MAX = 8  # times that: the most that may wait
 REFERENCES_FEW = 4096  # bytes of them that have no entry of their own before their time
+COPIES_ROOM = 64 * 1024  # bytes that copies are given room for at once
 SECTOR = 4096  # bytes that are lost together where a disk cannot be read
 
 
@@ -169,11 +174,18 @@ class EntryBatch:
     """An entry on its way to the disk; `error` says why it is not durable."""
 
     def __init__(
-        self, index: int, floor: int, changes: list[Change], done: list[Done], file: File
+        self,
+        index: int,
+        floor: int,
+        changes: list[Change],
+        copies: list[BatchCopy],
+        done: list[Done],
+        file: File,
     ) -> None:
         self.index = index
         self.floor = floor
         self.changes = changes
+        self.copies = copies  # of what was appended to segments
         self.done = done
         self.error: Exception | None = None
         self.copy: BatchCopy | None = None  # there is none: it is in the log
@@ -231,10 +243,13 @@ class CommitLog:
         self._waiting: list[Done] = []  # for that entry
         self._bytes = 0  # of its changes, at the most
         # Copies of what was appended to segments go with it, or with one of their own if a
-        # checkpoint has to make room for the changes.
-        self._copies: list[Change] = []
+        # checkpoint has to make room for the changes. There may be a thousand in each entry: they
+        # are encoded when they come, and asked for room in no more than a few steps.
+        self._copies: list[BatchCopy] = []
         self._copies_waiting: list[Done] = []
         self._copied = 0  # bytes of these
+        self._encoded = OutBuffer()  # their records
+        self._seen_to = 0  # so many bytes of changes and copies have room for sure
         # To batches that were synced in segments: they go with the next entry of whatever kind.
         self._references: list[Reference] = []
         self._referred = 0  # bytes of these, at the most
@@ -339,22 +354,40 @@ class CommitLog:
         """
         self._take(KEEP, kept, content, done)
 
-    def write(self, copy: Kept, content: bytes, done: Done) -> bool:
+    def write(self, copy: BatchCopy, done: Done) -> bool:
         """Have a copy of what was appended to a segment; `done` is called as by `keep`. False if
         there is no room for it in the next entry, or none before a checkpoint has ended."""
-        record = Record(WRITE, copy.stream_created, copy.path.removeprefix(self._root), content)
-        size = self.unwritten() + record.size
-        if self._version < WRITES_SINCE:  # an earlier build would take it for a torn end
+        segment = copy.segment
+        if not segment.name:
+            segment.name = name_of(segment.path.removeprefix(self._root))
+        size = RECORD_SIZE + len(segment.name) + copy.size
+        if self._bytes + self._copied + size > self._seen_to and not self._see_to(size):
             return False
+        put_head(self._encoded, WRITE, segment.stream_created, segment.name, copy.size)
+        copy.put(self._encoded)
+        segment.took(copy)
+        self._copies.append(copy)
+        self._copies_waiting.append(done)
+        self._copied += size
+        return True
+
+    def _see_to(self, size: int) -> bool:
+        """Whether there is room for a copy of so many bytes; for some that follow, if it can be."""
+        if self.failed or self._version < WRITES_SINCE:  # an earlier build sees a torn end
+            return False
+        size += self.unwritten()
+        more = size + COPIES_ROOM
+        file = self._files[self._active]
+        if self._fits(more) and self._has_space(file, self._need(more)):
+            self._seen_to = more
+            return True
         if not self._fits(size) and not self._is_other_free():
             return False
         try:
             self._make_room(size)
         except StorageError:
             return False
-        self._copies.append(Change(self.next_number(), copy, record))
-        self._copies_waiting.append(done)
-        self._copied += record.size
+        self._seen_to = size
         return True
 
     def refer(self, references: Sequence[Reference]) -> None:
@@ -539,22 +572,25 @@ class CommitLog:
 
     def _entry(self, changes: list[Change], waiting: list[Done]) -> EntryBatch:
         """The next entry, with all copies that wait, handed to the file that is written to."""
-        changes, self._copies, self._copied = [*changes, *self._copies], [], 0
+        copies, self._copies, self._copied = self._copies, [], 0
         waiting, self._copies_waiting = [*waiting, *self._copies_waiting], []
+        self._seen_to = 0
         file = self._files[self._active]
         head = b"" if self._size else Head(self._salt, self._index + 1).encode()
         floor = self._applied + 1
-        records = self._take_references(changes)
+        encoded = self._encoded.take()
+        size = sum(change.record.size for change in changes) + len(encoded)
+        records = self._take_references(size)
         records += [change.record for change in changes]
         data, self._crc = encode_entry(
-            self._index + 1, floor, self._durable, self._crc, self._salt, records
+            self._index + 1, floor, self._durable, self._crc, self._salt, records, encoded
         )
         self._owes_floor = False
         self._index += 1
-        if changes:
+        if changes or copies:
             self._changed = self._index
         self._size += len(head) + len(data)
-        batch = EntryBatch(self._index, floor, changes, waiting, file)
+        batch = EntryBatch(self._index, floor, changes, copies, waiting, file)
         batch.salt, batch.end = self._salt, self._size
         try:
             file.append(head + data)
@@ -563,12 +599,10 @@ class CommitLog:
         self._batches.append(batch)
         return batch
 
-    def _take_references(self, changes: list[Change]) -> list[Record]:
+    def _take_references(self, size: int) -> list[Record]:
         """The records of the references, for the next entry; there are none if they would take
-        room from what has to be said."""
-        if not self._references:
-            return []
-        if not self._has_room_to_refer(sum(change.record.size for change in changes)):
+        room from what has to be said, which has so many bytes."""
+        if not self._references or not self._has_room_to_refer(size):
             return []
         records = [self._reference_record(one) for one in self._references]
         self._references, self._referred, self._refers_now = [], 0, False
@@ -614,14 +648,24 @@ class CommitLog:
                 self._unapplied.pop(change.key, None)
             else:
                 _put(self._unapplied, change)
+        for copy in batch.copies:
+            self._apply_later(copy.segment)
         call_all(batch.done, None)
+
+    def _apply_later(self, segment: SegmentCopy) -> None:
+        """Have the next checkpoint apply what was copied of a segment: all of it at once."""
+        waiting = self._unapplied.get(segment.key)
+        if waiting is None or waiting.kept is not segment:
+            record = Record(WRITE, segment.stream_created, segment.path.removeprefix(self._root))
+            _put(self._unapplied, Change(self.next_number(), segment, record))
 
     def let_down(self) -> None:
         """The log has failed: those who wait for an entry that will not be are told."""
         waiting, self._waiting = [*self._waiting, *self._copies_waiting], []
         self._copies_waiting = []
         self._changes, self._copies, self._references = {}, [], []
-        self._bytes = self._copied = self._referred = 0
+        self._bytes = self._copied = self._referred = self._seen_to = 0
+        self._encoded.clear()
         call_all(waiting, StorageError(self.failed))
 
     def erase(self) -> None:
@@ -668,6 +712,7 @@ class CommitLog:
                 f"the commit log in {self._directory} cannot be written any more: {error}; what "
                 "was answered is safe, look after the disk and restart the server"
             )
+            self._seen_to = 0
         return StorageError(self.failed)
 
     # -- the two files ---------------------------------------------------------------------------
@@ -684,7 +729,7 @@ class CommitLog:
         self._files[self._active].rewind()
         self._salt = self._new_salt()
         self._version = VERSION
-        self._size = self._synced = 0
+        self._size = self._synced = self._seen_to = 0
 
     def _new_salt(self) -> int:
         return int.from_bytes(self._disk.random_bytes(4), "little")
@@ -873,9 +918,19 @@ class Checkpoint:
 
     def run(self) -> None:
         """Do it. Blocks. Never raises."""
+        self.flush()
         while self.apply_next():
             pass
         self.sync()
+
+    def flush(self) -> None:
+        """Hand to the system what segments were given, of all of them in one go. Blocks."""
+        segments = [one.kept for one in self._changes if isinstance(one.kept, SegmentCopy)]
+        for segment in segments:
+            segment.begin_flush()
+        errors = self._disk.flush_all([segment.file for segment in segments])
+        for segment, error in zip(segments, errors, strict=True):
+            segment.flushed(error)
 
     def apply_next(self) -> bool:
         """Apply one change; False if there are no more. Blocks."""

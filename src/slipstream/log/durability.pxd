@@ -1,18 +1,18 @@
 cdef class SyncBatch:
     cdef public unsigned long long last_seq
     cdef public object error
-    cdef public tuple end
-    cdef public tuple proves
+    cdef public unsigned long long end_base, proves_base
+    cdef public Py_ssize_t end_at, proves_at
     cdef public unsigned long long first_seq
-    cdef public list segments
-    cdef public list emptied
-    cdef public list jobs
+    cdef public object segments
+    cdef public object emptied
+    cdef public object jobs
     cdef public object copy
     cdef public bint carried
-    cdef public list references
+    cdef public object references
     cdef object _disk
     cdef list _files
-    cdef list _directories
-    cdef public list names
+    cdef object _directories
+    cdef public object names
 
     cpdef void take_over(self, SyncBatch earlier) except *

@@ -1,7 +1,7 @@
 """What a log asks of the disk, as work that its owner runs where it likes; what damage took."""
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -97,26 +97,28 @@ class SyncBatch:
         self,
         disk: Disk,
         files: list[File],
-        directories: list[str],
+        directories: Sequence[str],
         last_seq: int,
         error: Exception | None = None,
     ) -> None:
         self.last_seq = last_seq  # durable with it, as are those below
         self.error = error  # why it is not
-        self.end = (0, 0)  # base and size of the last segment: durable with it, too
+        # Durable with it, too: a position, a segment's base and an offset in it.
+        self.end_base = self.end_at = 0
         # The batch records that all up to here was durable before it.
-        self.proves = (0, 0)  # a segment's base and an offset
+        self.proves_base = self.proves_at = 0
         self.first_seq = 0  # what lies below was removed durably then
-        self.segments: list[Segment] = []  # pinned until it is finished
-        self.emptied: list[Segment] = []  # their files go then
-        self.jobs: list[Job] = []  # they may begin then
+        # Most batches have nothing but segments: what is empty is one tuple for all of them.
+        self.segments: Sequence[Segment] = ()  # pinned until it is finished
+        self.emptied: Sequence[Segment] = ()  # their files go then
+        self.jobs: Sequence[Job] = ()  # they may begin then
         self.copy: BatchCopy | None = None  # of it, if the commit log may keep it instead
         self.carried = False  # whether it does
-        self.references: list[Reference] = []  # to what it has put into segments
+        self.references: Sequence[Reference] = ()  # to what it has put into segments
         self._disk = disk
         self._files = files
         self._directories = directories  # in which something was created or removed
-        self.names: list[tuple[File, str]] = []  # that files are given before they are synced
+        self.names: Sequence[tuple[File, str]] = ()  # that files are given before they are synced
 
     def take_over(self, earlier: "SyncBatch") -> None:
         """Do all that an earlier batch was to do, which is not run any more."""
@@ -128,7 +130,7 @@ class SyncBatch:
         self.jobs = [*earlier.jobs, *self.jobs]
         self.references = [*earlier.taken_references(), *self.references]
 
-    def taken_references(self) -> "list[Reference]":
+    def taken_references(self) -> "Sequence[Reference]":
         """To all that it has put into segments, now that it was synced there."""
         if self.copy is not None:
             return [self.copy.reference()]

@@ -3,7 +3,7 @@ import cython
 from slipstream.log.base cimport Block, Log
 from slipstream.log.columns cimport Column
 from slipstream.log.durability cimport SyncBatch
-from slipstream.log.record cimport Record, encode
+from slipstream.log.record cimport Record, encode, encode_number
 from slipstream.log.segment cimport Segment
 from slipstream.log.segment_reader cimport SegmentReader
 from slipstream.log.subject_index cimport SubjectFilter
@@ -16,7 +16,7 @@ cdef Py_ssize_t COMMIT_SIZE
 cdef Py_ssize_t HEADER_SIZE
 cdef Py_ssize_t COPIED_MAX
 cdef Py_ssize_t SPARE_PART, ROOM_FROM, ROOM_PART
-cdef int COMMIT
+cdef int COMMIT, END, FRONT, SKIP, TOMBSTONE
 cdef int MESSAGE
 cdef Py_ssize_t PLACES_MAX
 cdef Py_ssize_t PACK_MIN
@@ -53,10 +53,8 @@ cdef class FileLog(Log):
     cdef Py_ssize_t _close_early
     cdef Py_ssize_t _committed
     cdef Py_ssize_t _tail
-    cdef tuple _durable
-    cdef tuple _claimed
-    cdef tuple _proven
-    cdef tuple _closed_at
+    cdef unsigned long long _durable_base, _claimed_base, _proven_base, _closed_base
+    cdef Py_ssize_t _durable_at, _claimed_at, _proven_at, _closed_at
     cdef unsigned long long _durable_first
     cdef public object copies
     cdef public bint looks_ahead
@@ -81,10 +79,12 @@ cdef class FileLog(Log):
     @cython.locals(size=Py_ssize_t)
     cdef bint _write_controls(self, Segment segment) except -1
     @cython.locals(out=OutBuffer, place=Py_ssize_t, size=Py_ssize_t)
-    cdef void _put_control(self, Segment segment, int kind, bytes body) except *
+    cdef void _put_ranges(self, Segment segment, bytes body) except *
+    @cython.locals(place=Py_ssize_t, size=Py_ssize_t)
+    cdef void _put_number(self, Segment segment, int kind, unsigned long long number, Py_ssize_t width) except *
     @cython.locals(durable=Py_ssize_t)
     cdef void _put_commit(self, Segment segment) except *
-    @cython.locals(segment=Segment, data=bytes, at=Py_ssize_t)
+    @cython.locals(segment=Segment, data=bytes)
     cdef void _write_out(self) except *
     @cython.locals(kept_from=Py_ssize_t, old=Py_ssize_t)
     cdef void _let_chunks_go(self, Segment segment) except *
@@ -107,6 +107,10 @@ cdef class FileLog(Log):
     cdef list _take_emptied(self, bint told)
     @cython.locals(segment=Segment)
     cpdef void finish_sync(self, SyncBatch batch) except *
+    cpdef bint has_jobs(self) except -1
+    cpdef void keep_end_later(self) except *
+    cdef void _is_durable_to(self, unsigned long long base, Py_ssize_t at) except *
+    cdef void _is_proven_to(self, unsigned long long base, Py_ssize_t at) except *
     @cython.locals(segment=Segment, offsets=Column)
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
@@ -121,6 +125,9 @@ cdef class FileLog(Log):
     cdef _tell_later(self, unsigned long long first, unsigned long long count)
 
 
+@cython.locals(low="unsigned int", high="unsigned int")
+cdef unsigned int _number_at(bytes data, Py_ssize_t at) except? 0
+cdef bint _is_before(unsigned long long base, Py_ssize_t at, unsigned long long other_base, Py_ssize_t other_at) noexcept
 cdef list _files_of(list segments)
 @cython.locals(places=Py_ssize_t)
 cpdef unsigned long long end_of(Segment segment) except? 0

@@ -14,6 +14,7 @@ A failed fdatasync is final: the kernel may have dropped the pages, so asking ag
 full disk is not: space is reserved before a sequence is given out.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
@@ -42,6 +43,7 @@ from slipstream.log.record import (
     TOMBSTONE,
     Record,
     encode,
+    encode_number,
 )
 from slipstream.log.segment import (
     HEADER_SIZE,
@@ -117,11 +119,11 @@ class FileLog(Log):
         self._group_after = 0  # the last sequence before the group
         self._committed = 0  # how far COMMIT records cover the active segment
         self._tail = 0  # bytes of the last control record
-        # Positions are a segment's base and an offset in it.
-        self._durable = (0, 0)  # up to here everything is durable
-        self._claimed = (0, 0)  # up to here a COMMIT record says so ...
-        self._proven = (0, 0)  # ... which is durable itself
-        self._closed_at = (0, 0)  # where the segment before the active one ends
+        # Positions are a segment's base and an offset in it, in two numbers: a batch moves several.
+        self._durable_base = self._durable_at = 0  # up to here everything is durable
+        self._claimed_base = self._claimed_at = 0  # up to here a COMMIT record says so ...
+        self._proven_base = self._proven_at = 0  # ... which is durable itself
+        self._closed_base = self._closed_at = 0  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
         self.copies = copies  # keeps where the log ends
         self._end_due = False  # segments have come or gone: it is to be kept durably
@@ -380,10 +382,10 @@ class FileLog(Log):
         told = self._write_controls(segment)
         self._put_commit(segment)
         if told:
-            self._put_control(segment, END, (following - 1).to_bytes(8, "little"))
+            self._put_number(segment, END, following - 1, 8)
             self._recorded_seq = segment.last_seq = following - 1
         self._write_out()
-        self._closed_at = (segment.base, segment.records_end)
+        self._closed_base, self._closed_at = segment.base, segment.records_end
         segment.places = segment.ids.size
         segment.closed = True
         segment.chunks = []
@@ -425,21 +427,27 @@ class FileLog(Log):
         if self._removed_ranges:
             ranges = b"".join(RANGE.pack(first, count) for first, count in self._removed_ranges)
             segment.removed_ranges += ranges
-            self._put_control(segment, TOMBSTONE, ranges)
+            self._put_ranges(segment, ranges)
             self._removed_ranges = []
         if self.first_seq > self._recorded_first:
-            self._put_control(segment, FRONT, self.first_seq.to_bytes(8, "little"))
+            self._put_number(segment, FRONT, self.first_seq, 8)
             self._recorded_first = segment.front = self.first_seq
         if self.last_seq > self._recorded_seq:
-            self._put_control(segment, SKIP, self.last_seq.to_bytes(8, "little"))
+            self._put_number(segment, SKIP, self.last_seq, 8)
             self._recorded_seq = segment.last_seq = self.last_seq
         return True
 
-    def _put_control(self, segment: Segment, kind: _int, body: bytes) -> None:
+    def _put_ranges(self, segment: Segment, body: bytes) -> None:
         assert segment.ids is not None
-        out = self._out
+        out, place, ts = self._out, segment.ids.size, self.last_ts
+        size = encode(out, TOMBSTONE, segment.salt, place, ts, b"", body, 0, 0, len(body))
+        segment.records_end += size
+        self._tail = size
+
+    def _put_number(self, segment: Segment, kind: _int, number: _int, width: _int) -> None:
+        assert segment.ids is not None
         place = segment.ids.size
-        size = encode(out, kind, segment.salt, place, self.last_ts, b"", body, 0, 0, len(body))
+        size = encode_number(self._out, kind, segment.salt, place, self.last_ts, number, width)
         segment.records_end += size
         self._tail = size
 
@@ -448,13 +456,15 @@ class FileLog(Log):
         if segment.records_end == self._committed:
             return
         durable = 0
-        if self._durable[0] == segment.base:
-            durable = self._durable[1]
-        elif self._durable >= self._closed_at:
+        if self._durable_base == segment.base:
+            durable = self._durable_at
+        elif not _is_before(
+            self._durable_base, self._durable_at, self._closed_base, self._closed_at
+        ):
             durable = HEADER_SIZE
         if durable:
-            self._claimed = (segment.base, durable)
-        self._put_control(segment, COMMIT, durable.to_bytes(4, "little"))
+            self._claimed_base, self._claimed_at = segment.base, durable
+        self._put_number(segment, COMMIT, durable, 4)
         self._committed = segment.records_end
 
     def _write_out(self) -> None:
@@ -464,9 +474,8 @@ class FileLog(Log):
             return
         assert segment.file is not None
         data = self._out.take()
-        at = len(data) - self._tail
-        if at >= 0:  # of a batch that ends here; else it is written anew when that ends
-            segment.checksum = int.from_bytes(data[at : at + 4], "little")
+        if 0 < self._tail <= len(data):  # of a batch that ends here; else it comes when that ends
+            segment.checksum = _number_at(data, len(data) - self._tail)
         try:
             segment.file.append(data)
         except (OSError, DiskFullError) as error:
@@ -475,12 +484,14 @@ class FileLog(Log):
         self._handed.append(data)
         segment.chunks.append((segment.written, data))
         segment.written += len(data)
-        if segment.written - segment.chunks[0][0] > CHUNKS_BYTES_MAX:
+        if segment.written > CHUNKS_BYTES_MAX:
             self._let_chunks_go(segment)
 
     def _let_chunks_go(self, segment: Segment) -> None:
-        """Keep the newer half of what was last written: dropping one chunk for each batch would
-        move all the others, and there may be many small ones."""
+        """Keep the newer half of what was last written, if that is too much: dropping one chunk for
+        each batch would move all the others, and there may be many small ones."""
+        if segment.written - segment.chunks[0][0] <= CHUNKS_BYTES_MAX:
+            return
         kept_from = segment.written - CHUNKS_BYTES_MAX // 2
         old = 0
         while old + 1 < len(segment.chunks) and segment.chunks[old][0] < kept_from:
@@ -526,7 +537,7 @@ class FileLog(Log):
         except StorageError:
             pass  # `failed` says why
         if self.failed:
-            return SyncBatch(self.disk, [], [], self.last_seq, OSError(self.failed))
+            return SyncBatch(self.disk, [], (), self.last_seq, OSError(self.failed))
         if self.looks_ahead:
             self._look_ahead()
         written, handed = self._written, self._handed
@@ -537,21 +548,24 @@ class FileLog(Log):
         if not self._unsynced and not self.dir_dirty:
             return instead_of
         files = _files_of(self._unsynced)
-        directories = [self.directory, *self.unsynced_above] if self.dir_dirty else []
+        directories = (self.directory, *self.unsynced_above) if self.dir_dirty else ()
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
         batch = SyncBatch(self.disk, files, directories, last_seq)
-        batch.names, self._names = self._names, []
-        batch.end = self._closed_at
-        if self._active is not None:
-            batch.end = (self._active.base, self._active.records_end)
-        batch.proves = self._claimed
-        batch.first_seq = self.first_seq if told else self._durable_first
         batch.segments, self._unsynced = self._unsynced, []
-        batch.emptied = self._take_emptied(told)
-        batch.jobs, self._footers = self._footers, []
-        if told:
-            batch.jobs += self.compactor.draw_up()
+        batch.end_base, batch.end_at = self._closed_base, self._closed_at
+        if self._active is not None:
+            batch.end_base, batch.end_at = self._active.base, self._active.records_end
+        batch.proves_base, batch.proves_at = self._claimed_base, self._claimed_at
+        batch.first_seq = self.first_seq if told else self._durable_first
+        if self._names:
+            batch.names, self._names = self._names, []
+        if self._emptied:
+            batch.emptied = self._take_emptied(told)
+        if self._footers:
+            batch.jobs, self._footers = self._footers, []
+        if told and self.compactor.sparse:
+            batch.jobs = [*batch.jobs, *self.compactor.draw_up()]
         self.dir_dirty = False
         appends = written and len(batch.segments) == 1 and not directories
         may_copy = appends and instead_of is None and not self._batches
@@ -566,9 +580,11 @@ class FileLog(Log):
     def _refer(self, batch: SyncBatch) -> None:
         """Note what a batch has put into segments, for the commit log."""
         if self.stream_created:
-            for segment in batch.segments:
-                if segment.written > segment.referred:
-                    batch.references.append(self._reference(segment, batch.last_seq))
+            batch.references = [
+                self._reference(segment, batch.last_seq)
+                for segment in batch.segments
+                if segment.written > segment.referred
+            ]
 
     def _reference(self, segment: Segment, last_seq: _int) -> Reference:
         """To all of a segment that was not referred to yet."""
@@ -595,7 +611,7 @@ class FileLog(Log):
             segment.copy = SegmentCopy(self, segment)
         segment.referred = segment.written
         last_seq = min(end_of(segment), batch.last_seq)
-        batch.copy = BatchCopy(segment.copy, begin, handed, last_seq, segment.checksum)
+        batch.copy = BatchCopy(segment.copy, begin, handed, size, last_seq, segment.checksum)
         return True
 
     def _tell_removed(self) -> bool:
@@ -624,17 +640,22 @@ class FileLog(Log):
         return [s for s in emptied if told or s.base < oldest]
 
     def finish_sync(self, batch: SyncBatch) -> None:
-        self._batches = [other for other in self._batches if other is not batch]
+        if len(self._batches) == 1 and self._batches[0] is batch:  # as nearly always
+            self._batches.clear()
+        else:
+            self._batches = [other for other in self._batches if other is not batch]
         for segment in batch.segments:
             segment.unpin()
         if batch.error is not None or self.failed:
             self._fail(batch.error or OSError(self.failed))
-        self.unsynced_above = []
+        if self.unsynced_above:
+            self.unsynced_above = []
         self.durable_seq = max(self.durable_seq, batch.last_seq)
-        self._durable = max(self._durable, batch.end)
-        self._proven = max(self._proven, batch.proves)
+        self._is_durable_to(batch.end_base, batch.end_at)
+        self._is_proven_to(batch.proves_base, batch.proves_at)
         self._durable_first = max(self._durable_first, batch.first_seq)
-        self._jobs += batch.jobs
+        if batch.jobs:
+            self._jobs += batch.jobs
         self.keep_end_later()
         for segment in batch.emptied:
             segment.let_go()
@@ -644,15 +665,26 @@ class FileLog(Log):
             self._end_due = False
             self._keep_end(True, batch.emptied)
 
+    def _is_durable_to(self, base: _int, at: _int) -> None:
+        if _is_before(self._durable_base, self._durable_at, base, at):
+            self._durable_base, self._durable_at = base, at
+
+    def _is_proven_to(self, base: _int, at: _int) -> None:
+        if _is_before(self._proven_base, self._proven_at, base, at):
+            self._proven_base, self._proven_at = base, at
+
     def durable_end(self, segment: Segment) -> _int:
         """How many bytes of a segment a sync has covered; a batch ends there."""
-        base, size = self._durable
+        base, size = self._durable_base, self._durable_at
         if segment.footed or segment.base < base:  # a footer follows the sync
             return segment.records_end
         return size if segment.base == base else 0
 
     def owes_removals(self) -> bool:
         return bool(self._removed_ranges) or self.first_seq > self._recorded_first
+
+    def has_jobs(self) -> bool:
+        return bool(self._jobs)
 
     def take_jobs(self) -> list[Job]:
         jobs, self._jobs = self._jobs, []
@@ -681,7 +713,7 @@ class FileLog(Log):
         if not self.failed:
             self._keep_end(False, [])
 
-    def _keep_end(self, sync: bool, emptied: list[Segment]) -> None:
+    def _keep_end(self, sync: bool, emptied: Sequence[Segment]) -> None:
         """Keep where the log ends; then, and not before, the files of `emptied` go: a file that is
         missed at the next start has not been removed by the log."""
 
@@ -725,7 +757,8 @@ class FileLog(Log):
             expected = max(expected, end_of(segment) + 1)
         if expected <= self.durable_seq:
             gaps.append((expected, self.durable_seq))
-        return EndRecord(self.durable_seq, self._durable_first, self._durable, dict(salts), gaps)
+        end = (self._durable_base, self._durable_at)
+        return EndRecord(self.durable_seq, self._durable_first, end, dict(salts), gaps)
 
     def keep_end_at_once(self) -> None:
         """Keep durably where the log ends. Blocks. What the disk says to it does no harm."""
@@ -851,9 +884,9 @@ class FileLog(Log):
             self._recorded_first = self.first_seq
         last = self.blocks[-1] if self.blocks else None
         if last is not None:
-            self._durable = (last.base, last.records_end)
+            self._durable_base, self._durable_at = last.base, last.records_end
             if segment is None:
-                self._closed_at = self._durable
+                self._closed_base, self._closed_at = last.base, last.records_end
         self._durable_first = self.first_seq
 
     # -- removing ------------------------------------------------------------------------------
@@ -899,7 +932,8 @@ class FileLog(Log):
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
         assert segment.offsets is not None
         offset = segment.offsets.get(i)
-        if (segment.base, offset) >= self._proven and not segment.footed:
+        proven = _is_before(segment.base, offset, self._proven_base, self._proven_at)
+        if not proven and not segment.footed:
             self._put_something_behind(segment)
         elif segment is self._active:
             self._write_out()
@@ -926,12 +960,12 @@ class FileLog(Log):
         files = [self.reader.file_of(one) for one in (*waiting, segment, active)]
         self._sync_at_once(files)
         # All that is appended so far is durable now.
-        self._durable = max(self._durable, (active.base, active.records_end))
+        self._is_durable_to(active.base, active.records_end)
         self._committed = 0  # so that there is a COMMIT record that says so
         self._put_commit(active)
         self._write_out()
         self._sync_at_once([self.reader.file_of(active)])
-        self._proven = max(self._proven, self._claimed)
+        self._is_proven_to(self._claimed_base, self._claimed_at)
 
     def _sync_at_once(self, files: list[File]) -> None:
         """Blocks. What a batch under way has failed to make durable, nothing else does."""
@@ -1008,6 +1042,18 @@ def end_of(segment: Segment) -> _int:
     """The last sequence that a segment answers for."""
     places: _int = segment.places if segment.ids is None else segment.ids.size
     return max(segment.last_seq, segment.base + places - 1)
+
+
+def _number_at(data: bytes, at: _int) -> _int:
+    """The number in four bytes of `data`."""
+    low = data[at] | data[at + 1] << 8
+    high = data[at + 2] | data[at + 3] << 8
+    return high << 16 | low
+
+
+def _is_before(base: _int, at: _int, other_base: _int, other_at: _int) -> bool:
+    """Whether one position comes before another one."""
+    return base < other_base or (base == other_base and at < other_at)
 
 
 def _files_of(segments: list[Segment]) -> list[File]:

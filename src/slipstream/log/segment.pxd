@@ -31,3 +31,5 @@ cdef class Segment(Block):
     cdef public unsigned int checksum
 
     cpdef void bury(self, Py_ssize_t i) except *
+    cpdef void pin(self) except *
+    cpdef void unpin(self) except *

@@ -29,6 +29,7 @@ from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Touched, is_final
 from slipstream.log.record import ERASED, MESSAGE, Record, decode
 from slipstream.log.segment import HEADER_SIZE, Header, Segment, decode_header, read_trailer
+from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
@@ -87,32 +88,57 @@ class SegmentCopy:
         self.retired = False
         self.written = 0
         self._log = log
-        self._file: File = segment.file
+        self.file: File = segment.file
         self.salt: int = segment.salt
-        self._contents: list[bytes] = []  # that may not be in the segment durably
+        self.key = (log.stream_created, segment.path)  # by which the commit log knows it ...
+        self.name = b""  # ... and what it calls it, from the first copy on
+        self._contents: list[BatchCopy] = []  # that may not be in the segment durably
         self._taken = 0  # of these, how many were applied and are not known to be durable
         self._rewritten = False  # whether they were written again for that
+        self._flushing = 0  # how many are being handed to the system beside those of others ...
+        self._flushed: int | None = None  # ... and have been
+        self._flush_error: OSError | None = None
 
-    def took(self, content: bytes) -> None:
+    def took(self, copy: "BatchCopy") -> None:
         """The commit log is about to have it."""
-        self._contents.append(content)
+        self._contents.append(copy)
 
     def retire(self) -> None:
         """The segment is synced, and about to be removed."""
         self.retired = True
         self._contents.clear()
 
+    def begin_flush(self) -> None:
+        """What was appended so far is about to be handed to the system, by who says `flushed`."""
+        self._flushing = len(self._contents)
+
+    def flushed(self, error: OSError | None) -> None:
+        """That has happened, or gone wrong."""
+        self._flushed, self._flush_error = self._flushing, error
+
+    def _flush(self) -> int:
+        """Have the system have what was appended; how many contents that are. Raises OSError."""
+        count, self._flushed = self._flushed, None
+        error, self._flush_error = self._flush_error, None
+        if error is not None:
+            raise error
+        if count is None:
+            count = len(self._contents)
+            self.file.flush()
+        return count
+
     def apply(self, _content: bytes, touched: Touched) -> None:
-        """Have the segment's file hold all that was appended. Blocks; raises OSError,
+        """Have the segment's file hold what was appended. Blocks; raises OSError,
         `StorageError`."""
-        count = len(self._contents)
         # After a sync that failed the system may have dropped what it was given, and say no more.
         self._rewritten = self._log.failed != ""
         if self._rewritten:
-            write_again(self._log.disk, self.path, self._contents[:count])
+            count = len(self._contents)
+            contents = [copy.encode() for copy in self._contents[:count]]
+            write_again(self._log.disk, self.path, contents)
         else:
             try:
-                self._file.flush()
+                count = self._flush()
             except OSError as error:
                 self.forgotten(error)
                 raise
@@ -141,30 +167,39 @@ class SegmentCopy:
 class BatchCopy:
     """What the commit log may keep of a small batch that does nothing but append to a segment."""
 
-    __slots__ = ("_checksum", "_handed", "_last_seq", "_offset", "segment")
+    __slots__ = ("_checksum", "_handed", "_last_seq", "_offset", "segment", "size")
 
     def __init__(
         self,
         segment: SegmentCopy,
         offset: int,
         handed: list[bytes],
+        size: int,
         last_seq: int,
         checksum: int,
     ) -> None:
         self.segment = segment
+        self.size = _HEAD.size + size  # of the content of its record in the commit log
         self._offset = offset  # where it begins ...
         self._handed = handed  # ... and what it is
         self._last_seq = last_seq  # that is durable with it
         self._checksum = checksum  # of its last record
 
+    def put(self, out: OutBuffer) -> None:
+        """Append the content of its record in the commit log."""
+        out.put_number(self.segment.salt, 4)
+        out.put_number(self._offset, 8)
+        for data in self._handed:
+            out.put(data)
+
     def encode(self) -> bytes:
-        """The content of a record of the commit log."""
+        """The same as bytes."""
         return b"".join((_HEAD.pack(self.segment.salt, self._offset), *self._handed))
 
     def reference(self) -> Reference:
         """What the log says of it instead, once it was synced in its segment."""
         segment = self.segment
-        end = self._offset + sum(map(len, self._handed))
+        end = self._offset + self.size - _HEAD.size
         return Reference(
             segment.path, segment.stream_created, segment.salt, self._offset, end, self._last_seq,
             self._checksum,

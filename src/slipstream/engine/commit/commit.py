@@ -201,7 +201,7 @@ class Commit:
         """The next batch of a stream, to be run; None if that has to wait, or has no need to."""
         if stream.closed:
             return None
-        progress = stream.progress
+        progress: Progress = stream.progress
         size = stream.log.unwritten()
         if progress.held or (progress.under_way and not self._may_queue(progress, size)):
             progress.again = True
@@ -231,7 +231,7 @@ class Commit:
     def finished(self, job: BatchJob) -> None:
         """A batch has run: the stream is told, and commits what it stored meanwhile."""
         stream = job.stream
-        progress = stream.progress
+        progress: Progress = stream.progress
         progress.under_way -= 1
         assert progress.under_way >= 0, "a batch was finished twice"
         if stream.closed:

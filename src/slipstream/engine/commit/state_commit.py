@@ -107,13 +107,11 @@ class StateCommit:
     def carry(self, copy: BatchCopy, done: Done) -> bool:
         """Have the next entry, which is to follow, keep a small batch of a stream; False if there
         is no room for it. `done` is called once it is durable, or cannot be."""
-        content = copy.encode()
-        if self.closed or not self.log.write(copy.segment, content, done):
-            if self.log.failed:
-                self.mark_dirty()  # those who wait for it are told
-            return False
-        copy.segment.took(content)
-        return True
+        if not self.closed and self.log.write(copy, done):
+            return True
+        if self.log.failed:
+            self.mark_dirty()  # those who wait for it are told
+        return False
 
     def refer(self, references: Sequence[Reference]) -> None:
         """Note batches of a stream that were synced in its segments, soon or with what comes next:

@@ -1,6 +1,7 @@
 import cython
 cimport slipstream.wire.ascii as char
 
+from slipstream.engine.commit.commit cimport Progress
 from slipstream.engine.session.account cimport Account
 from slipstream.engine.loop.clock cimport Clock
 from slipstream.engine.stream.dedupe cimport DuplicateWindow
@@ -39,7 +40,7 @@ cdef class Stream(Service):
     cdef public DuplicateWindow dedupe
     cdef public bytes last_msg_id
     cdef public bint dirty
-    cdef public object progress
+    cdef public Progress progress
     cdef public bint closed
     cdef public bint shows_front
     cdef public bint ack_at_once
@@ -111,6 +112,7 @@ cdef class Stream(Service):
     cdef void _ack(self, bytes reply, unsigned long long seq, bytes end) except *
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
     cdef void _announce(self) except *
+    cdef void _save_end_later(self) except *
     cpdef void acked(self, object consumer, unsigned long long seq) except *
     @cython.locals(verdict=Verdict)
     cdef int _handle_headers(self, bytes subject, Inbound message) except -1

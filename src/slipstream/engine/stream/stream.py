@@ -54,7 +54,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 EXPIRE_AT_ONCE_MAX: _int = 20_000  # messages that one turn lets go by age
 SHORTEST_TIMER_NS: _int = 50_000_000
 END_SAVED_AFTER_NS: _int = 1_000_000_000
-END_SAVED_SHARE_NS: _int = 2_000_000  # for each stream, where there are many
+END_SAVED_SHARE_NS: _int = 10_000_000  # for each stream, where there are many
 
 _NAMES_LAST = (  # refusals that tell what the stream has last
     ErrorCode.STREAM_WRONG_LAST_SEQUENCE,
@@ -649,7 +649,7 @@ class Stream(Service):
 
     def run_jobs(self) -> None:
         """Have background work of the log done, and what that leaves to be done."""
-        if not self.closed:
+        if self.log.has_jobs() and not self.closed:
             for job in self.log.take_jobs():
                 self.engine.commit.run_aside(LogJob(self, job))
 
