@@ -53,6 +53,10 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, giving back what was reserved after it; `append` goes on there."""
 
+    def go_on_at(self, size: int) -> None:
+        """Have `append` go on at `size`; what the file holds after it is zeros, and stays. It was
+        not reserved by this process."""
+
     def rewind(self) -> None:
         """Have `append` go on at the beginning, over what the file holds, which keeps its space."""
 

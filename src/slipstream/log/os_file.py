@@ -413,6 +413,10 @@ class OsFile:
             self._end()
         self._size = self._reserved = size
 
+    def go_on_at(self, size: int) -> None:
+        """Have `append` go on at `size`, over zeros that an earlier process has reserved."""
+        self._size = self._reserved = self._flushed = size
+
     def rewind(self) -> None:
         """Go on at the beginning; the blocks that were written stay, and are written over."""
         with self._lock:

@@ -23,12 +23,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from slipstream.errors import CorruptionError, DiskFullError
+from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log import damage
 from slipstream.log.ahead import SPARE
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk, File
+from slipstream.log.durability import Touched
 from slipstream.log.end_record import Copies, EndRecord
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog, end_of
 from slipstream.log.groups import torn_groups
@@ -69,9 +70,60 @@ from slipstream.log.segment import (
 from slipstream.log.segment_bytes import Reference
 from slipstream.wire.buffer import OutBuffer
 
+UNCUT_MAX = 64 * 1024  # bytes of a segment that are written again sooner than it is cut
 SECTOR = 512  # bytes that a disk writes together, or a part of that
 EDGE = 16  # bytes beside unwritten sectors, of which not all are zeros
+_ZEROS = bytes(4096)
 _SEGMENT_NAME = re.compile(r"\d{20}\.seg", re.ASCII)  # whatever else lies there is not the log's
+
+
+class JointSync:
+    """What the openings of several logs have written again, and one sync makes durable."""
+
+    def __init__(self) -> None:
+        self._rewritten: dict[str, _Rewritten] = {}  # by the log's directory
+
+    def add(self, directory: str, rewritten: "_Rewritten") -> None:
+        """Take in a segment of the log in `directory`. Any thread may call."""
+        self._rewritten[directory] = rewritten
+
+    def run(self, disk: Disk) -> set[str]:
+        """Make all of it durable; the directories of the logs for which that has failed. Blocks."""
+        touched = Touched()
+        for directory, one in self._rewritten.items():
+            touched.files[one.path] = None
+            touched.directories[directory] = None
+        try:
+            touched.sync(disk)
+        except (OSError, StorageError):
+            return set(self._rewritten)
+        failed = set()
+        for directory, one in self._rewritten.items():
+            try:
+                one.end_here()
+            except (OSError, StorageError):
+                failed.add(directory)
+        return failed
+
+
+@dataclass
+class _Rewritten:
+    """A segment that was written again, and has something after its end until that is durable."""
+
+    path: str
+    file: File
+    end: int
+
+    def cut(self) -> None:
+        """All of it is durable: nothing is to say any more that it was not. Raises OSError."""
+        self.file.truncate(self.end)
+
+    def end_here(self) -> None:
+        """The same, unless it costs the next start less to write it again. Raises OSError."""
+        if self.end > UNCUT_MAX:
+            self.cut()
+        else:
+            self.file.go_on_at(self.end)
 
 
 def open_log(
@@ -83,12 +135,14 @@ def open_log(
     copies: Copies | None = None,
     has_first_format: bool = True,
     references: Sequence[Reference] = (),
+    joint: JointSync | None = None,
 ) -> FileLog:
     """Open the log in `directory`, or begin one there with `first_seq`. Blocks.
 
     `copies` keep where the log ends; without them damage at the end goes unnoticed. A log that is
     known to be younger than the first format of segments is not `has_first_format`. `references`
-    are to what the commit log knows to be durable. Raises OSError, `StorageError`.
+    are to what the commit log knows to be durable. With `joint` the log may be used once that has
+    run. Raises OSError, `StorageError`.
     """
     disk.makedirs(directory)
     log = FileLog(disk, directory, cache, first_seq, segment_bytes, copies)
@@ -102,7 +156,7 @@ def open_log(
         # Begun in a batch that the end of the segment before it was in, too, and that did not end:
         # nothing of either was said to be durable.
         disk.remove(f"{directory}/{names.pop()}")
-    found = _Found(log, log.recall_end(), has_first_format, references)
+    found = _Found(log, log.recall_end(), has_first_format, references, joint)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
     found.fill_log()
@@ -218,8 +272,11 @@ class _Found:
         end: EndRecord | None,
         has_first_format: bool,
         references: Sequence[Reference],
+        joint: JointSync | None,
     ) -> None:
         self.log = log
+        self.joint = joint
+        self.rewritten: _Rewritten | None = None  # the last segment, if it waits for `joint`
         self.end = end
         self.durable = (0, 0)  # a segment's base, and how many of its bytes are durable
         if end is not None:
@@ -320,11 +377,30 @@ class _Found:
         log.drop_below(self.front)
         self._remove()
         log.replaying = False
+        if missing or self._is_damaged() or log.last_seq >= log.active_base() + PLACES_MAX:
+            self.settle()  # more follows in it, or is said of it
         log.recovered()
         for segment in self.unfooted:
             if segment.live:
                 log.request_footer(segment, log.active_base())
         self._go_on(missing)
+        if self.rewritten is not None and self.joint is not None:
+            self.joint.add(log.directory, self.rewritten)
+
+    def wrote_again(self, segment: Segment, end: int, may_wait: bool) -> None:
+        """A segment was written again up to `end`: that is to be durable, now or with others."""
+        assert segment.file is not None
+        self.rewritten = _Rewritten(segment.path, segment.file, end)
+        if self.joint is None or not may_wait:
+            self.settle()
+
+    def settle(self) -> None:
+        """Make durable what was written again. Blocks; raises OSError."""
+        rewritten, self.rewritten = self.rewritten, None
+        if rewritten is not None:
+            rewritten.file.sync()
+            self.log.disk.sync_dir(self.log.directory)
+            rewritten.cut()
 
     def _missing(self) -> list[tuple[int, int]]:
         """What the record of the log's end knows, and no segment has, and nothing has removed."""
@@ -340,10 +416,8 @@ class _Found:
         log = self.log
         for first, last in missing:
             damage.lose_range(log, first, last)
-        last_seq = max([last for _, last in log.lost.ranges], default=0)
-        if self.end is not None:
-            last_seq = max(last_seq, self.end.last_seq)
-        is_damaged = log.lost.count != self.lost_before or last_seq > log.last_seq
+        is_damaged = self._is_damaged()
+        last_seq = self._last_known()
         if last_seq > log.last_seq:
             log.go_on_after(last_seq)
         if is_damaged:
@@ -352,6 +426,16 @@ class _Found:
             # A crash before that is saved finds what this start has found. With many streams to
             # open, the syncs would be what a start takes longest for.
             log.keep_end_later()
+
+    def _is_damaged(self) -> bool:
+        """Whether something was found to be lost."""
+        log = self.log
+        return log.lost.count != self.lost_before or self._last_known() > log.last_seq
+
+    def _last_known(self) -> int:
+        """The last sequence that was given out, as far as others than the segments know."""
+        last_seq = max([last for _, last in self.log.lost.ranges], default=0)
+        return last_seq if self.end is None else max(last_seq, self.end.last_seq)
 
     def _find_first(self) -> None:
         """The first message; the columns are read only if that is not the first one stored."""
@@ -577,6 +661,9 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     found.take(segment, max(last_ts, counts.last_ts))
     found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
     segment.written = segment.records_end = segment.referred = at
+    # A footer keeps damage from being found again.
+    ends = ended or scan.damaged or segment.format == 1
+    is_closed = bool(following) or (end_of(segment) >= segment.base and ends)
     if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
         # sync that failed, taken for written: only writing it again makes it durable. Until then it
@@ -584,14 +671,10 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
         if len(data) == at:
             segment.file.truncate(at + 1)
         # What is torn after it is zeros then, durably: a crash would leave it in the next batch.
-        torn = bytes(max(len(data.rstrip(b"\0")) - at, 0))
+        torn = bytes(_end_of_bytes(data, at) - at)
         segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at] + torn)
-        segment.file.sync()
-        log.disk.sync_dir(log.directory)
-        segment.file.truncate(at)
-    # A footer keeps damage from being found again.
-    ends = ended or scan.damaged or segment.format == 1
-    if following or (end_of(segment) >= segment.base and ends):
+        found.wrote_again(segment, at, may_wait=not is_closed)
+    if is_closed:
         segment.places = ids.size
         segment.closed = True
         found.unfooted.append(segment)
@@ -614,6 +697,14 @@ def _may_be(segment: Segment, record: Record, at: int, limit: int) -> bool:
     if record.kind == COMMIT:
         return record.end - at == COMMIT_SIZE and int.from_bytes(body, "little") <= at
     return True
+
+
+def _end_of_bytes(data: bytes, start: int) -> int:
+    """Where the zeros begin that `data` ends with, such as reserved space, at `start` at least."""
+    end = len(data)
+    while end - start >= len(_ZEROS) and data.endswith(_ZEROS, 0, end):
+        end -= len(_ZEROS)  # `rstrip` looks at each byte by itself
+    return start + len(data[start:end].rstrip(b"\0"))
 
 
 def _has_unwritten(data: bytes, start: int, end: int) -> bool:
@@ -651,7 +742,7 @@ def _end_segment(scan: _Scan, data: bytes, end: int, following: str) -> bool:
     first, last = segment.base + segment.ids.size, 0
     if following:
         last = int(following[:20]) - 1
-    used = end + len(data[end:].rstrip(b"\0"))  # reserved space is zeros
+    used = _end_of_bytes(data, end)
     if last >= first and end >= scan.durable:
         part = data[end:used]
         scan.torn.append(_Torn(end, part, segment.ids.size, first, last, is_end=True))

@@ -31,8 +31,10 @@ recognised, and go with the next start.
 
 import errno
 import os
+import resource
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ from slipstream.log.disk import Disk, File, report_damage, write_file
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
-from slipstream.log.recovery import is_unused, open_log
+from slipstream.log.recovery import JointSync, is_unused, open_log
 from slipstream.log.scrub import Recheck
 from slipstream.log.segment_bytes import Reference, UnwrittenSegment
 
@@ -62,6 +64,7 @@ _FRESH = ".new-"  # before the names of directories that are not complete yet
 _CREATED = "created-"  # before the time when a stream was created (ns since the epoch)
 _NAME_BYTES_MAX = 200  # of a name after such a prefix; a file name has at most 255 bytes
 _STREAM_PARTS = 2  # slashes in the path of a stream's directory, below the store's
+BLOCKS_READ_ALONE = 64  # that the opening of logs waits for before several threads do
 _HEAD_SIZE = 24  # magic, generation (u64), CRC-32 of generation and content, length (u32)
 
 
@@ -740,22 +743,35 @@ class StreamStore:
         names = [name for name in self._disk.list(path) if not name.endswith(SPARE)]
         return any(not is_unused(self._disk, f"{path}/{name}") for name in names)
 
-    def open_log(self, first_seq: int = 1, cache: BlockCache | None = None) -> FileLog:
+    def open_log(
+        self,
+        first_seq: int = 1,
+        cache: BlockCache | None = None,
+        joint: JointSync | None = None,
+    ) -> FileLog:
         """Open the stream's log; see `recovery`. Blocks; raises OSError, `StorageError`. On another
-        thread than the server's it needs a `cache` of its own, and `share_cache` afterwards."""
+        thread than the server's it needs a `cache` of its own, and `share_cache` afterwards. With
+        `joint` it may be used, and `opened` says so, once that has run."""
         self._check_late()
         path = f"{self.path}/msgs"
         end = TwinFile(self._disk, f"{self.path}/end")
         used = cache or self._cache
         is_young = any(name.startswith(_CREATED) for name in self._disk.list(self.path))
-        references = self._late.references.pop(path, [])
+        references = self._late.references.get(path, [])
         log = open_log(
-            self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references
-        )
+            self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references,
+            joint,
+        )  # fmt: skip
+        if joint is None:
+            self.opened()
         log.stream_created = self.meta.stream_created
         log.looks_ahead = True
         log.look_ahead()
         return log
+
+    def opened(self) -> None:
+        """The log is open: what the commit log has referred to in it is settled."""
+        self._late.references.pop(f"{self.path}/msgs", None)
 
     def _check_late(self) -> None:
         """Raises `StorageError` if the commit log still has something for the directory that the
@@ -776,7 +792,7 @@ class StreamStore:
         """The log of a stream that was just made: its first batch makes the directories durable. No
         call of the disk."""
         path = f"{self.path}/msgs"
-        self._late.references.pop(path, None)  # to an earlier one of its name
+        self.opened()  # so was an earlier one of its name
         end = TwinFile(self._disk, f"{self.path}/end")
         log = FileLog(self._disk, path, self._cache, first_seq, self._segment_bytes, end)
         log.unsynced_above = [self.path, os.path.dirname(self.path)]
@@ -1073,24 +1089,45 @@ class Store:
         return self._stream_at(path)
 
     def open_logs(self, streams: list[tuple[StreamStore, int]]) -> list[FileLog | Exception]:
-        """Open the logs of streams, each with its first sequence, several at a time: after a crash
-        each of them waits for the disk. In the place of one that cannot be opened stands why. See
-        `StreamStore.open_log`; blocks."""
+        """Open the logs of streams, each with its first sequence. What they write again after a
+        crash becomes durable with one sync, unless that fails. In the place of one that cannot be
+        opened stands why. See `StreamStore.open_log`; blocks."""
 
-        def opened(stream: StreamStore, first_seq: int) -> FileLog | Exception:
+        def opened(
+            stream: StreamStore, first_seq: int, joint: JointSync | None
+        ) -> FileLog | Exception:
             try:
-                return stream.open_log(first_seq, BlockCache())
+                return stream.open_log(first_seq, BlockCache(), joint)
             except Exception as error:  # whatever it is, the other streams are served
                 return error
 
-        if self._threads > 1 and len(streams) > 1:
-            with ThreadPoolExecutor(min(self._threads, len(streams))) as threads:
-                logs = list(threads.map(lambda one: opened(*one), streams))
-        else:
-            logs = [opened(*one) for one in streams]
-        for (stream, _), log in zip(streams, logs, strict=True):
+        joint = JointSync()
+        logs = self._open_each(streams, lambda one: opened(*one, joint))
+        failed = joint.run(self.disk)
+        for n, ((stream, first_seq), log) in enumerate(zip(streams, logs, strict=True)):
+            if isinstance(log, FileLog) and log.directory in failed:  # others may have failed it
+                log.delete()
+                logs[n] = log = opened(stream, first_seq, None)
             if isinstance(log, FileLog):
+                stream.opened()
                 stream.share_cache(log)
+        return logs
+
+    def _open_each(
+        self,
+        streams: list[tuple[StreamStore, int]],
+        opened: Callable[[tuple[StreamStore, int]], FileLog | Exception],
+    ) -> list[FileLog | Exception]:
+        """Call `opened` for each, one after the other while the system has in memory what they
+        read: threads would take turns. Where the disk has to be waited for, they do so together."""
+        logs = []
+        begin = _blocks_read()
+        for n, one in enumerate(streams):
+            if self._threads > 1 and _blocks_read() - begin > BLOCKS_READ_ALONE:
+                rest = streams[n:]
+                with ThreadPoolExecutor(min(self._threads, len(rest))) as threads:
+                    return [*logs, *threads.map(opened, rest)]
+            logs.append(opened(one))
         return logs
 
     def streams(self, account: str) -> Iterator[tuple[str, StreamStore]]:
@@ -1102,6 +1139,14 @@ class Store:
                 yield unquote(entry), store
             else:
                 store.discard_unused()
+
+
+def _blocks_read() -> int:
+    """How many blocks of 512 bytes this thread has waited for; more each time where nobody
+    counts."""
+    if not hasattr(resource, "RUSAGE_THREAD"):
+        return time.monotonic_ns()
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
 
 
 def _escape(name: str) -> str:

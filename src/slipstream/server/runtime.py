@@ -31,7 +31,7 @@ LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may an
 ROUND_STEPS_MIN = 2_000
 
 
-OPENING_THREADS = 16  # open logs at a start: after a crash each waits for syncs, which share work
+OPENING_THREADS = 16  # open logs at a start, where each of them waits for the disk
 
 
 class Runtime:

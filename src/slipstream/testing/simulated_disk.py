@@ -420,6 +420,11 @@ class SimulatedFile:
         if not self._direct:
             self._write_pending()
 
+    def go_on_at(self, size: int) -> None:
+        """Have `append` go on at `size`."""
+        self._write_pending()
+        self._size = size
+
     def rewind(self) -> None:
         """Have `append` go on at the beginning."""
         self._write_pending()

@@ -459,6 +459,9 @@ class GroupFile:
         self.open_again()
         self._size = size
 
+    def go_on_at(self, size: int) -> None:
+        self._size = size
+
     def rewind(self) -> None:
         self._size = 0
 

@@ -129,6 +129,9 @@ class OverlayFile:
         self._content.cut(size)
         self._at = size
 
+    def go_on_at(self, size: int) -> None:
+        self._at = size
+
     def rewind(self) -> None:
         self._at = 0
 
