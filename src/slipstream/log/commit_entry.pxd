@@ -1,4 +1,8 @@
+import cython
+
 from slipstream.wire.buffer cimport OutBuffer
+
+cdef Py_ssize_t _RECORD_SIZE
 
 
 cdef class Record:
@@ -10,3 +14,6 @@ cdef class Record:
 
 
 cpdef void put_head(OutBuffer out, int kind, unsigned long long stream_created, bytes path, Py_ssize_t size) except *
+@cython.locals(at=Py_ssize_t, content_at=Py_ssize_t, end=Py_ssize_t, path_size=Py_ssize_t,
+               size=Py_ssize_t, kind=cython.int, least=cython.int, most=cython.int)
+cdef list _decode_records(bytes body, dict paths)

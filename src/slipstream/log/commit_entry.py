@@ -41,6 +41,7 @@ _HEAD_MAGIC = b"SLIPLOG1"
 _ENTRY = struct.Struct("<4sIQQQIII")
 _MAGIC = b"SLEN"
 _RECORD = struct.Struct("<BQHI")
+_RECORD_SIZE: _int = _RECORD.size
 _COPY_AT = 4096  # on another sector
 HEAD_SIZE = 2 * _COPY_AT
 
@@ -54,7 +55,7 @@ class Record:
         self.stream_created = stream_created
         self.path = path
         self.content = content
-        self.size = _RECORD.size + 3 * len(path) + len(content)  # in bytes, at the most
+        self.size = _RECORD_SIZE + 3 * len(path) + len(content)  # in bytes, at the most
 
 
 @dataclass(slots=True, frozen=True)
@@ -166,37 +167,50 @@ def check_entry(data: bytes, at: int, salt: int) -> Entry | None:
     return Entry(index, floor, durable, previous, [], crc, size)
 
 
-def decode_entry(data: bytes, at: int, salt: int) -> Entry | None:
-    """The entry at `at`; None if there is no whole one."""
+def decode_entry(
+    data: bytes, at: int, salt: int, paths: dict[bytes, str] | None = None
+) -> Entry | None:
+    """The entry at `at`; None if there is no whole one. `paths` are those that were met before, of
+    which there are few, and of each many records."""
     entry = check_entry(data, at, salt)
     if entry is None:
         return None
     try:
-        records = _decode_records(data[at + _ENTRY.size : at + entry.size])
+        records = _decode_records(
+            data[at + _ENTRY.size : at + entry.size], {} if paths is None else paths
+        )
     except (CorruptionError, struct.error, UnicodeDecodeError):
         return None
     return replace(entry, records=records)
 
 
-def _decode_records(body: bytes) -> list[Record]:
+def _decode_records(body: bytes, paths: dict[bytes, str]) -> list[Record]:
     records = []
+    unpack_from = _RECORD.unpack_from
+    least, most = KEEP, REFER
     at = 0
     while at < len(body):
-        kind, stream_created, path_size, size = _RECORD.unpack_from(body, at)
-        at += _RECORD.size
-        end = at + path_size + size
-        if kind not in (KEEP, REMOVE, STANDS, WRITE, REFER) or end > len(body):
+        kind, stream_created, path_size, size = unpack_from(body, at)
+        at += _RECORD_SIZE
+        content_at = at + path_size
+        end = content_at + size
+        if not least <= kind <= most or end > len(body):
             raise CorruptionError("a record of the commit log says what cannot be")
-        path = body[at : at + path_size].decode("utf-8", "surrogateescape")
-        records.append(Record(kind, stream_created, path, body[at + path_size : end]))
+        name = body[at:content_at]
+        path = paths.get(name)
+        if path is None:
+            path = paths[name] = name.decode("utf-8", "surrogateescape")
+        records.append(Record(kind, stream_created, path, body[content_at:end]))
         at = end
     return records
 
 
-def next_entry(data: bytes, at: int, salt: int) -> tuple[int, Entry] | None:
+def next_entry(
+    data: bytes, at: int, salt: int, paths: dict[bytes, str] | None = None
+) -> tuple[int, Entry] | None:
     """The first whole entry at or after `at`, with its offset; None if there is none."""
     while (at := data.find(_MAGIC, at)) >= 0:
-        entry = decode_entry(data, at, salt)
+        entry = decode_entry(data, at, salt, paths)
         if entry is not None:
             return at, entry
         at += 1

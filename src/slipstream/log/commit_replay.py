@@ -27,7 +27,8 @@ class Replay:
     """The outcome: what is to be applied, in this order, and where the log goes on."""
 
     changes: list[Record] = field(default_factory=list)
-    writes: list[Record] = field(default_factory=list)  # bytes of segments, after that
+    # Bytes of segments, after that: what is of one segment of one stream together, in its order.
+    writes: list[list[Record]] = field(default_factory=list)
     references: list[Record] = field(default_factory=list)  # bytes that segments have durably
     lost: list[int] = field(default_factory=list)  # indices of entries that damage has taken
     floor: int = 1  # the first entry that counts
@@ -58,8 +59,9 @@ def replay(files: list[bytes]) -> Replay:
         return Replay()
     newest, active = max(begun, key=lambda item: item[0].first)
     found: dict[int, _Place] = {}
+    paths: dict[bytes, str] = {}
     for head, number in begun:
-        for place in _entries(head, files[number], number):
+        for place in _entries(head, files[number], number, paths):
             found[place.entry.index] = place
     outcome = Replay(
         index=newest.first - 1,
@@ -73,12 +75,12 @@ def replay(files: list[bytes]) -> Replay:
     return outcome
 
 
-def _entries(head: Head, data: bytes, number: int) -> list[_Place]:
-    """The whole entries of a file, in order."""
+def _entries(head: Head, data: bytes, number: int, paths: dict[bytes, str]) -> list[_Place]:
+    """The whole entries of a file, in order; `paths` are those that were met."""
     found = []
     at = HEAD_SIZE
     least = head.first
-    while (there := next_entry(data, at, head.salt)) is not None:
+    while (there := next_entry(data, at, head.salt, paths)) is not None:
         at, entry = there
         if entry.index >= least:
             found.append(_Place(entry, number, at))
@@ -125,27 +127,40 @@ def _take_last_of_each(records: list[Record], outcome: Replay) -> None:
     nothing from before its directory went. What is of another stream_created of a stream is about
     something else."""
     found = []
-    writes = []
+    writes: dict[tuple[int, str], list[Record]] = {}  # the last one first
     references = []
     settled: set[tuple[int, str]] = set()  # nothing earlier about these paths counts
     gone: set[tuple[int, str]] = set()  # ... nor about what lies in these
     for record in reversed(records):
-        own = record.stream_created
-        parts = record.path.split("/")
-        above = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
-        if (own, record.path) in settled or any((own, path) in gone for path in above):
+        key = (record.stream_created, record.path)
+        if key in settled or (gone and _is_in(key, gone)):
             continue
-        if record.kind == WRITE:
-            writes.append(record)
+        kind = record.kind
+        if kind == WRITE:
+            of_segment = writes.get(key)
+            if of_segment is None:
+                writes[key] = [record]
+            else:
+                of_segment.append(record)
             continue
-        if record.kind == REFER:
+        if kind == REFER:
             references.append(record)
             continue
-        settled.add((own, record.path))
-        if record.kind == REMOVE:
-            gone.add((own, record.path))
-        if record.kind != STANDS:
+        settled.add(key)
+        if kind == REMOVE:
+            gone.add(key)
+        if kind != STANDS:
             found.append(record)
     outcome.changes = found[::-1]
-    outcome.writes = writes[::-1]
+    outcome.writes = [of_segment[::-1] for of_segment in writes.values()][::-1]
     outcome.references = references[::-1]
+
+
+def _is_in(key: tuple[int, str], gone: set[tuple[int, str]]) -> bool:
+    """Whether a path is one of those that are gone, or lies in one."""
+    own, path = key
+    while path:
+        if (own, path) in gone:
+            return True
+        path = path.rpartition("/")[0]
+    return False

@@ -891,10 +891,10 @@ class Store:
                 if record.kind == REMOVE and not self._late.is_removed(path):
                     known.pop(path, None)
         writes: dict[str, list[Record]] = {}
-        for record in replayed.writes:
-            path = f"{root}/{record.path}"
-            if self._is_of_that_stream(path, record, known):
-                writes.setdefault(path, []).append(record)
+        for records in replayed.writes:
+            path = f"{root}/{records[-1].path}"
+            if self._is_of_that_stream(path, records[-1], known):
+                writes.setdefault(path, []).extend(records)
         self._write_all(writes)
         for record in replayed.references:
             path = f"{root}/{record.path}"
@@ -1120,7 +1120,7 @@ class Store:
     ) -> list[FileLog | Exception]:
         """Call `opened` for each, one after the other while the system has in memory what they
         read: threads would take turns. Where the disk has to be waited for, they do so together."""
-        logs = []
+        logs: list[FileLog | Exception] = []
         begin = _blocks_read()
         for n, one in enumerate(streams):
             if self._threads > 1 and _blocks_read() - begin > BLOCKS_READ_ALONE:
