@@ -243,15 +243,22 @@ def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> None:
     file = disk.open(path)
     try:
         header = _header_of(file)
+        parts: list[bytes] = []  # of one piece of the segment, from `start` to `end`
+        start = end = 0
         for content in contents:
             salt, offset = _HEAD.unpack_from(content)
+            data = content[_HEAD.size :]
             if header is None:  # damaged
-                may_write = not _has_trailer(file, salt)  # what has one may be rewritten
-            else:  # another one may have had the name
-                may_write = header.salt == salt and not header.rewritten
-            if may_write:
-                data = content[_HEAD.size :]
-                file.pwrite(offset, _with_erased(file, offset, data, salt))
+                if not _has_trailer(file, salt):  # what has one may be rewritten
+                    _write_parts(file, offset, [data], salt)
+            elif header.salt == salt and not header.rewritten:  # another one may have had the name
+                if offset != end:
+                    _write_parts(file, start, parts, salt)
+                    start, parts = offset, []
+                parts.append(data)
+                end = offset + len(data)
+        if header is not None:
+            _write_parts(file, start, parts, header.salt)
     except struct.error as error:
         raise StorageError(f"the commit log has half an entry about {path}") from error
     finally:
@@ -273,11 +280,23 @@ def _has_trailer(file: File, salt: int) -> bool:
         return False
 
 
-def _with_erased(file: File, offset: int, data: bytes, salt: int) -> bytes:
-    """Records as they are to be written at `offset`: what is erased there stays so."""
+def _write_parts(file: File, offset: int, parts: list[bytes], salt: int) -> None:
+    """Write what lies one after the other from `offset` on; what is erased there stays so."""
+    if not parts:
+        return
+    data = b"".join(parts)
     there = file.pread(offset, len(data))
-    if there == data or not there.strip(b"\0"):
-        return data
+    if there != data and there != bytes(len(there)):
+        at = 0
+        for n, part in enumerate(parts):
+            parts[n] = _with_erased(there[at : at + len(part)], part, salt)
+            at += len(part)
+        data = b"".join(parts)
+    file.pwrite(offset, data)
+
+
+def _with_erased(there: bytes, data: bytes, salt: int) -> bytes:
+    """Records as they are to be written in place of those that are there."""
     merged = bytearray(data)
     record, other = Record(), Record()
     at = 0
