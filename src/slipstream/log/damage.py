@@ -21,6 +21,7 @@ from slipstream.log.segment import SEQUENCE_MAX
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
 
+DIRECTORY = "damaged"  # beside the segments
 _NAME = re.compile(
     r"(?P<place>\d{20}-\d+)(?:-\d+)?(?:\.lost-(?P<first>\d{1,19})-(?P<last>\d{1,19}))?", re.ASCII
 )
@@ -40,7 +41,7 @@ def set_aside(
     nothing). False if these bytes were kept before. What a crash has left (`is_torn`) is no damage.
     Durable on return. Raises OSError, `StorageError`.
     """
-    aside = f"{directory}/damaged"
+    aside = f"{directory}/{DIRECTORY}"
     place = f"{base:020d}-{offset}"
     loss = f".lost-{first}-{last}" if first else ""
     found = [_NAME.fullmatch(name) for name in disk.list(aside)]
@@ -61,7 +62,7 @@ def set_aside(
 def kept_aside(disk: Disk, directory: str, base: int, offset: int, size: int) -> bool:
     """Whether these bytes of a segment are known to be damaged: all of them were set aside."""
     found = []
-    aside = f"{directory}/damaged"
+    aside = f"{directory}/{DIRECTORY}"
     for name in disk.list(aside):
         match = _NAME.fullmatch(name)
         if match is not None and int(match["place"][:20]) == base:
@@ -118,7 +119,7 @@ def lose_range(log: "FileLog", first: int, last: int) -> None:
 def recall(disk: Disk, directory: str) -> Lost:
     """What was lost so far."""
     lost = Lost()
-    aside = f"{directory}/damaged"
+    aside = f"{directory}/{DIRECTORY}"
     for name in disk.list(aside):
         found = _NAME.fullmatch(name)
         if found is None:

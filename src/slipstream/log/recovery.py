@@ -146,8 +146,9 @@ def open_log(
     """
     disk.makedirs(directory)
     log = FileLog(disk, directory, cache, first_seq, segment_bytes, copies)
-    log.set_lost(damage.recall(disk, directory))
     entries = disk.list(directory)
+    if damage.DIRECTORY in entries:
+        log.set_lost(damage.recall(disk, directory))
     for name in entries:
         if name.endswith((".new", SPARE)):  # of a compaction that did not end, or of no use yet
             disk.remove(f"{directory}/{name}")
