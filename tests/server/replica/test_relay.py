@@ -1,9 +1,11 @@
 """Clients of a follower on their way to the leader, also those that are slow or too many."""
 
 import asyncio
+import gc
 import json
 import socket
 import ssl
+import struct
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 import slipstream
 from slipstream.server import Server
+from slipstream.server.event_loop import new_loop
 from slipstream.server.logger import Logger
 from slipstream.server.options import LimitsOptions, LoggingOptions, TlsOptions
 from slipstream.server.relay_proof import relay_key
@@ -167,9 +170,9 @@ async def test_a_client_that_begins_tls_after_info_is_brought_to_the_leader(
         await relay.close()
 
 
-async def connections(server: Server) -> list[dict[str, object]]:
+async def connections(server: Server, query: str = "") -> list[dict[str, object]]:
     def ask() -> list[dict[str, object]]:
-        with urllib.request.urlopen(f"{server.monitoring_url}/connz") as answer:
+        with urllib.request.urlopen(f"{server.monitoring_url}/connz{query}") as answer:
             found: list[dict[str, object]] = json.load(answer)["connections"]
             return found
 
@@ -193,3 +196,32 @@ async def test_a_client_waits_until_the_token_of_the_leader_is_known() -> None:
         assert (await info_of(reader))["client_ip"] == LOCAL
         writer.close()
         await relay.close()
+
+
+def reset(client: socket.socket) -> None:
+    """Hang up without regard to what is on its way."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def test_a_client_that_has_gone_before_it_is_taken_is_not_the_follower_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nor is it a fault of the server. The loop that servers have does not know the address then."""
+
+    async def test() -> None:
+        with Server(monitoring_port=0) as server:
+            relay = await relayed(server)
+            for _ in range(20):  # the loop takes them once this is over
+                client = socket.create_connection((LOCAL, relay.port), source_address=(CLIENT, 0))
+                client.sendall(b'CONNECT {"verbose":false}\r\nPUB a 1\r\nx\r\n')
+                reset(client)
+            await until(lambda: relay.total == 20 and not relay.clients, "they were taken")
+            await until(lambda: server.client_count == 0, "the leader knows it")
+            assert {one["ip"] for one in await connections(server, "?state=any")} <= {CLIENT}
+            await relay.close()
+            gc.collect()  # a task that failed says so then
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(test())
+    assert "Task exception was never retrieved" not in caplog.text

@@ -28,11 +28,22 @@ CLIENTS_MAX = 65_536  # where the process may open any number
 class Relayed:
     """A client that is brought to the leader."""
 
-    __slots__ = ("address", "cid", "in_bytes", "last_activity", "out_bytes", "started", "writer")
+    __slots__ = (
+        "address",
+        "cid",
+        "in_bytes",
+        "last_activity",
+        "out_bytes",
+        "own_address",
+        "started",
+        "writer",
+    )
 
     def __init__(self, cid: int, writer: asyncio.StreamWriter) -> None:
         self.cid = cid  # a number of this server's; the leader has another one
-        self.address = Address(*(writer.get_extra_info("peername") or ("", 0))[:2])
+        # Both are asked for at once: the system knows neither of a connection that was reset.
+        self.address = _end_of(writer, "peername")
+        self.own_address = _end_of(writer, "sockname")  # of this server, where it has come to
         self.writer = writer
         self.started = self.last_activity = time.time_ns()
         self.in_bytes = 0
@@ -42,6 +53,20 @@ class Relayed:
     def pending(self) -> int:
         """Bytes that it has not taken yet."""
         return self.writer.transport.get_write_buffer_size()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be said at which address it is; else it had gone when it was taken."""
+        return bool(self.address.host and self.own_address.host)
+
+
+def _end_of(writer: asyncio.StreamWriter, which: str) -> Address:
+    """The address of an end of a connection; "" if it has none any more."""
+    try:
+        found = writer.get_extra_info(which)
+    except ValueError:  # of uvloop's, where the socket is closed already
+        found = None
+    return Address(*(found or ("", 0))[:2])
 
 
 class Relay:
@@ -126,7 +151,10 @@ class Relay:
         client = self.clients[self.total] = Relayed(self.total, writer)
         try:
             with suppress(OSError, TimeoutError, asyncio.CancelledError):
-                await self._bring(client, reader)
+                if client.is_known:
+                    await self._bring(client, reader)
+                else:
+                    writer.transport.abort()
         finally:
             del self.clients[client.cid]
             came, went = self._ended_bytes
@@ -136,7 +164,7 @@ class Relay:
         writer = client.writer
         try:
             async with asyncio.timeout(LEADER_SECONDS_MAX):
-                there = await self._reach(writer)
+                there = await self._reach(client)
         except _RefusedError as error:
             writer.write(error.said)
             writer.close()
@@ -152,24 +180,23 @@ class Relay:
         finally:
             self._joined.discard(task)
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the leader, once there is one that takes it."""
+    async def _connect(self) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
+        """The leader, and a connection to it, once there is one that takes it."""
         while True:
             await self._has_leader.wait()
-            host, _, port = self.leader.rpartition(":")
+            leader = self.leader
+            host, _, port = leader.rpartition(":")
             try:
-                return await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+                there = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+                return leader, *there
             except OSError:  # it has failed, and the others do not know it yet
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _reach(
-        self, client: asyncio.StreamWriter
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _reach(self, client: Relayed) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the leader, which knows at which address the client is. Raises
         `_RefusedError`."""
         while True:
-            reader, writer = await self._connect()
-            leader = self.leader
+            leader, reader, writer = await self._connect()
             is_reached = False
             try:
                 await self._announce(client, reader, writer)
@@ -188,7 +215,7 @@ class Relay:
 
     async def _announce(
         self,
-        client: asyncio.StreamWriter,
+        client: Relayed,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -196,10 +223,9 @@ class Relay:
         account. Raises OSError, IncompleteReadError if it refuses, and LimitOverrunError if it is
         no leader."""
         key = self._key
-        peer, own = client.get_extra_info("peername"), client.get_extra_info("sockname")
-        if not key or not peer or not own:
+        if not key:
             return
-        header = announce(key, Address(*peer[:2]), Address(*own[:2]))
+        header = announce(key, client.address, client.own_address)
         writer.write(header)
         await reader.readuntil(SIGNATURE)
         nonce = await reader.readexactly(NONCE_SIZE)
