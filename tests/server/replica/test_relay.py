@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import slipstream
+from slipstream.model.durations import SECOND
 from slipstream.server import Server
 from slipstream.server.event_loop import new_loop
 from slipstream.server.logger import Logger
@@ -51,9 +52,14 @@ async def leader() -> Leader:
 
 
 @pytest.fixture
-async def relay(leader: Leader) -> AsyncIterator[Relay]:
+def log() -> Lines:
+    return Lines()
+
+
+@pytest.fixture
+async def relay(leader: Leader, log: Lines) -> AsyncIterator[Relay]:
     server = await asyncio.start_server(leader.serve, LOCAL, 0)
-    relay = Relay(LOCAL, 0, Logger(Lines(), LoggingOptions()))
+    relay = Relay(LOCAL, 0, Logger(log, LoggingOptions()))
     await relay.listen()
     relay.follow(f"{LOCAL}:{server.sockets[0].getsockname()[1]}")
     yield relay
@@ -61,28 +67,56 @@ async def relay(leader: Leader) -> AsyncIterator[Relay]:
     server.close()
 
 
-async def test_a_client_that_takes_nothing_is_cut_off(
-    relay: Relay, leader: Leader, monkeypatch: pytest.MonkeyPatch
+async def test_a_client_that_takes_nothing_is_cut_off_and_the_log_says_so(
+    relay: Relay, leader: Leader, log: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay_module, "WRITE_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(relay, "write_deadline_seconds", 0.1)
+    monkeypatch.setattr(relay_module, "SLOW_SECONDS", 0.0)
     with socket.create_connection((LOCAL, relay.port)) as client:
         client.sendall(b"x")
         await until(lambda: leader.count == 1, "it is brought to the leader")
         await until(lambda: leader.count == 0, "it is cut off")
+        await until(lambda: log.has(" - cid:1 - Slow Consumer Detected"), "the log says so")
+    assert relay.slow_count == 1
+
+
+async def test_a_client_that_takes_nothing_is_cut_off_by_the_leader_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who counts it, and says of it why."""
+    limits = LimitsOptions(write_deadline=SECOND // 5)
+    with Server(monitoring_port=0, limits=limits) as server:
+        relay = await relayed(server)
+        monkeypatch.setattr(relay, "write_deadline_seconds", 0.2)
+        reader, writer = await asyncio.open_connection(LOCAL, relay.port, limit=1024)
+        writer.write(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
+        await reader.readuntil(b"PONG\r\n")
+        async with slipstream.connect(server.url) as nc:
+            while not relay.slow_count:
+                await nc.publish("a", bytes(500_000))
+                await nc.flush()
+        [closed] = await connections(server, "?state=closed&sort=cid&limit=1")
+        assert closed["reason"] == "Slow Consumer (Write Deadline)"
+        writer.close()
+        await relay.close()
 
 
 async def test_more_clients_than_there_is_room_for_are_refused(
-    relay: Relay, leader: Leader, monkeypatch: pytest.MonkeyPatch
+    relay: Relay, leader: Leader, log: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The log says so, but not of each: they may come again and again."""
     monkeypatch.setattr(relay, "_most", 2)
     clients = [await asyncio.open_connection(LOCAL, relay.port) for _ in range(2)]
     await until(lambda: leader.count == 2, "they are brought to the leader")
-    reader, writer = await asyncio.open_connection(LOCAL, relay.port)
-    try:
-        assert await reader.read(1) == b""
-    except ConnectionResetError:
-        pass
-    for _, one in [*clients, (reader, writer)]:
+    for _ in range(5):
+        reader, writer = await asyncio.open_connection(LOCAL, relay.port)
+        try:
+            assert await reader.read(1) == b""
+        except ConnectionResetError:
+            pass
+        writer.close()
+    assert sum("2 clients are relayed already" in line for line in log.lines) == 1
+    for _, one in clients:
         one.close()
     await until(lambda: leader.count == 0, "they have gone")
 
@@ -187,6 +221,40 @@ async def test_a_leader_that_has_too_many_clients_says_so_to_the_next_one() -> N
         await relay.close()
 
 
+async def test_what_a_client_has_said_is_answered_after_its_end() -> None:
+    """As it is by the leader itself."""
+    with Server() as server:
+        relay = await relayed(server)
+        for port in (server.port, relay.port):
+            reader, writer = await asyncio.open_connection(LOCAL, port)
+            await info_of(reader)
+            writer.write(b'CONNECT {"verbose":false}\r\n' + b"PING\r\n" * 1000)
+            writer.write_eof()
+            assert (await reader.read()).count(b"PONG") == 1000
+            writer.close()
+        await until(lambda: not relay.clients, "it has gone")
+        await relay.close()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_the_last_error_comes_before_the_end_to_a_client_that_still_sends(
+    refused: bool,
+) -> None:
+    """A reset would take it away on many systems."""
+    limits = LimitsOptions(max_connections=0 if refused else 10)
+    with Server(limits=limits) as server:
+        relay = await relayed(server)
+        reader, writer = await asyncio.open_connection(LOCAL, relay.port)
+        writer.write(b'CONNECT {"verbose":false}\r\nPUB a 99000000\r\n' + bytes(8_000_000))
+        error = b"maximum connections" if refused else b"Maximum Payload"
+        assert error in await reader.read()
+        await writer.drain()  # it is still taken
+        assert not writer.transport.is_closing()
+        writer.close()
+        await until(lambda: not relay.clients, "it has gone")
+        await relay.close()
+
+
 async def test_a_client_waits_until_the_token_of_the_leader_is_known() -> None:
     with Server() as server:
         relay = await relayed(server, relay_key(b"secret", "an earlier token"))
@@ -207,7 +275,7 @@ def reset(client: socket.socket) -> None:
 def test_a_client_that_has_gone_before_it_is_taken_is_not_the_follower_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nor is it a fault of the server. The loop that servers have does not know the address then."""
+    """Nor is it a fault of the server, whose loop does not know its address then."""
 
     async def test() -> None:
         with Server(monitoring_port=0) as server:

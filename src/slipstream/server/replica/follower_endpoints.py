@@ -140,6 +140,7 @@ def _varz(view: FollowerView, monitor: Monitor) -> dict[str, object]:
         "in_client_bytes": came,
         "out_bytes": went,
         "out_client_bytes": went,
+        "slow_consumers": view.slow_count,
     }
     hide_directory(found["jetstream"])
     if view.leader_address:

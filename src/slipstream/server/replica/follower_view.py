@@ -144,6 +144,11 @@ class FollowerView:
         return self._relay.total
 
     @property
+    def slow_count(self) -> int:
+        """Clients that were cut off here because they took nothing."""
+        return self._relay.slow_count
+
+    @property
     def brought_bytes(self) -> tuple[int, int]:
         """From clients that were relayed so far, and to them."""
         return self._relay.brought_bytes

@@ -19,6 +19,7 @@ import msgspec
 from slipstream.errors import ConfigError, Error
 from slipstream.group import Wish
 from slipstream.log.disk import DirectoryLock, OsDisk
+from slipstream.model.durations import SECOND
 from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.engine_options import engine_options
 from slipstream.server.group import make_host, server_name_of
@@ -187,6 +188,8 @@ class GroupServer:
         else:
             reload_follower(self.log, self.options, options)
         self.options = options
+        if self._relay is not None:
+            self._relay.write_deadline_seconds = options.limits.write_deadline / SECOND
         self._idle.follow(options, *limits_of_jetstream(options))
         port = self._idle.engine.options.port
         self._idle.engine.options = engine_options(options)
@@ -248,13 +251,14 @@ class GroupServer:
             self,
             log,
         )
-        self._relay = Relay(options.host, max(options.port, 0), log)
+        relay = self._relay = Relay(options.host, max(options.port, 0), log)
+        relay.write_deadline_seconds = options.limits.write_deadline / SECOND
         try:
             await self._loop.run_in_executor(None, replica.start)
-            await self._relay.listen()
-            self._idle.engine.options.port = self._relay.port
+            await relay.listen()
+            self._idle.engine.options.port = relay.port
             self._endpoints = await start_monitoring(self._idle, options, log)
-            self._show_follower(replica, self._relay)
+            self._show_follower(replica, relay)
         except OSError as error:
             await self._end()
             raise Error(f"cannot listen for clients on port {options.port}: {error}") from error

@@ -17,7 +17,11 @@ from slipstream.server.relay_proof import NONCE_SIZE, announce, prove
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
-WRITE_SECONDS_MAX = 10.0  # in which a client has to take something of what waits for it
+# A client that takes nothing is cut off by the leader, which then says so to whom it may concern.
+# The follower looks this much later, because it does not see that while it waits for the client.
+SLOW_SECONDS = 1.0
+LINGER_SECONDS = 1.0  # in which a client gets to read what was the last, as on the leader
+REFUSALS_SECONDS = 10.0  # between two lines of the log about clients for whom there is no room
 PIECE = 64 * 1024  # bytes that are read at a time
 # Of the files that the process may open, one in so many is a client, which takes two: the rest is
 # for the store and the group's links.
@@ -82,6 +86,9 @@ class Relay:
         self._servers: list[asyncio.Server] = []
         self.clients: dict[int, Relayed] = {}  # who is there, by number
         self.total = 0  # who has come so far
+        self.slow_count = 0  # of clients that were cut off because they took nothing
+        self.write_deadline_seconds = 10.0  # in which a client has to take something
+        self._say_full_from = 0.0  # of the monotonic clock
         self._ended_bytes = (0, 0)  # of clients that have gone: from them, to them
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
@@ -139,12 +146,23 @@ class Relay:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._tasks) >= self._most:
-            self._log.error(f"{self._most} clients are relayed already, and there is one more")
+            self._say_full()
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _say_full(self) -> None:
+        """Log that there is no room, now and then: whoever reaches the port may come again and
+        again."""
+        now = time.monotonic()
+        if now >= self._say_full_from:
+            self._say_full_from = now + REFUSALS_SECONDS
+            self._log.error(
+                f"{self._most} clients are relayed already, and there is one more: it is cut off, "
+                f"and so are others; it is said once in {REFUSALS_SECONDS:g} s"
+            )
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.total += 1
@@ -166,8 +184,7 @@ class Relay:
             async with asyncio.timeout(LEADER_SECONDS_MAX):
                 there = await self._reach(client)
         except _RefusedError as error:
-            writer.write(error.said)
-            writer.close()
+            await self._refuse(client, reader, error.said)
             return
         except BaseException:
             writer.transport.abort()
@@ -176,9 +193,24 @@ class Relay:
         assert task is not None
         self._joined.add(task)
         try:
-            await _join(client, reader, *there)
+            await _join(client, reader, *there, self.write_deadline_seconds + SLOW_SECONDS)
+        except _SlowError:
+            self.slow_count += 1
+            self._log.info(
+                f"{client.address.host}:{client.address.port} - cid:{client.cid} - Slow Consumer "
+                "Detected: it takes nothing of what the leader has sent it, and is cut off"
+            )
         finally:
             self._joined.discard(task)
+
+    async def _refuse(self, client: Relayed, reader: asyncio.StreamReader, said: bytes) -> None:
+        """Tell a client what the leader has said before it ended the connection."""
+        client.writer.write(said)
+        client.out_bytes += len(said)
+        try:
+            await _part(client.writer, reader)
+        finally:
+            client.writer.transport.abort()
 
     async def _connect(self) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
         """The leader, and a connection to it, once there is one that takes it."""
@@ -232,6 +264,10 @@ class Relay:
         writer.write(prove(key, nonce, header))
 
 
+class _SlowError(Exception):
+    """A client takes nothing of what waits for it."""
+
+
 class _RefusedError(Exception):
     """The leader has ended the connection; `said` is what it sent before, such as that it has too
     many already."""
@@ -246,14 +282,26 @@ async def _join(
     reader: asyncio.StreamReader,
     there_reader: asyncio.StreamReader,
     there_writer: asyncio.StreamWriter,
+    deadline: float,
 ) -> None:
-    """Bring bytes both ways until one side ends."""
+    """Bring bytes both ways until both sides have said all, or one has gone. Raises `_SlowError`
+    for a client that takes nothing for `deadline` seconds."""
     ways = [
         asyncio.create_task(_bring_to_leader(client, reader, there_writer)),
-        asyncio.create_task(_bring_to_client(client, there_reader)),
+        asyncio.create_task(_bring_to_client(client, there_reader, deadline)),
     ]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        if ways[1].done():
+            ways[0].cancel()
+            await asyncio.wait(ways[:1])
+            there_writer.transport.abort()
+            ways[1].result()
+            await _part(client.writer, reader)
+        else:
+            ways[0].result()
+            _end_writing(there_writer)  # what it has said is still answered, and that brought
+            await asyncio.wait(ways[1:], timeout=deadline)
     finally:
         for way in ways:
             way.cancel()
@@ -262,7 +310,22 @@ async def _join(
             one.close()
             if one.transport.get_write_buffer_size():  # it may never be taken
                 loop = asyncio.get_running_loop()
-                loop.call_later(WRITE_SECONDS_MAX, one.transport.abort)
+                loop.call_later(deadline, one.transport.abort)
+
+
+def _end_writing(writer: asyncio.StreamWriter) -> None:
+    if not writer.transport.is_closing():
+        writer.write_eof()
+
+
+async def _part(writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+    """Say no more to a client, and wait a moment until it has read that. The system would drop the
+    last error on its way if this closed a connection with input that nobody has read."""
+    _end_writing(writer)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while await reader.read(PIECE):
+                pass
 
 
 async def _bring_to_leader(
@@ -275,8 +338,8 @@ async def _bring_to_leader(
         await writer.drain()
 
 
-async def _bring_to_client(client: Relayed, reader: asyncio.StreamReader) -> None:
-    """The same. Raises TimeoutError for a client that takes nothing: the leader may have cut it off
+async def _bring_to_client(client: Relayed, reader: asyncio.StreamReader, deadline: float) -> None:
+    """The same. Raises `_SlowError` for a client that takes nothing: the leader may have cut it off
     for that, which could not be seen from here while it is waited for."""
     writer = client.writer
     while data := await reader.read(PIECE):
@@ -286,10 +349,11 @@ async def _bring_to_client(client: Relayed, reader: asyncio.StreamReader) -> Non
         left = writer.transport.get_write_buffer_size()
         while True:
             try:
-                async with asyncio.timeout(WRITE_SECONDS_MAX):
+                async with asyncio.timeout(deadline):
                     await writer.drain()
                 break
             except TimeoutError:
                 before, left = left, writer.transport.get_write_buffer_size()
                 if left >= before:
-                    raise
+                    writer.transport.abort()
+                    raise _SlowError from None
