@@ -78,6 +78,7 @@ class ClusterOptions(msgspec.Struct, kw_only=True):
     host: str = "0.0.0.0"
     port: int = 0  # 0 is unset
     advertise: str = ""  # host:port by which the other servers' routes name this one
+    no_advertise: bool = False  # clients are told of no server but the leader
     routes: list[RouteOptions] = msgspec.field(default_factory=list)
     authorization: ClusterAuthorizationOptions = msgspec.field(
         default_factory=ClusterAuthorizationOptions

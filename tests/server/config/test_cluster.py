@@ -220,7 +220,7 @@ def test_each_route_that_is_wrong_is_said() -> None:
 
 
 def test_what_makes_no_difference_here_is_read() -> None:
-    text = "no_advertise: true, connect_retries: 10, pool_size: 3, compression: s2_fast"
+    text = "connect_backoff: true, connect_retries: 10, pool_size: 3, compression: s2_fast"
     assert cluster(f"{WHOLE}, {text}") == cluster(WHOLE)
 
 

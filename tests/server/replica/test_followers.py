@@ -171,6 +171,31 @@ async def test_all_servers_answer_and_see_clients_whoever_leads(group: ServedGro
     assert (await metrics(other))["slipstream_healthy"] == 0
 
 
+async def is_told(server: Served, wanted: list[Served]) -> None:
+    """Returns once who comes to a server is told that it may connect to these."""
+    while True:
+        async with slipstream.connect(server.url) as nc:
+            if {f"nats://{url}" for url in nc.server_info.connect_urls} == {
+                one.url for one in wanted
+            }:
+                return
+        await asyncio.sleep(0.1)
+
+
+async def test_a_client_that_knows_one_server_is_told_of_all_that_are_there(
+    group: ServedGroup,
+) -> None:
+    """So that it goes on without this one, which may be the first that ever led."""
+    leader = await group.leader()
+    left = group.others(leader)
+    async with slipstream.connect(leader.url, reconnect_wait=0.05) as nc:
+        await is_told(leader, group.servers)
+        await until(lambda: len(nc.discovered_servers) == 2, "it is told of the others")
+        await leader.end()
+        await until(lambda: nc.stats.reconnects > 0, "it goes on with another one")
+    await is_told(left[0], left)
+
+
 async def test_servers_read_their_configuration_again_whoever_leads(tmp_path: Path) -> None:
     path = tmp_path / "more.conf"
     path.write_text("")

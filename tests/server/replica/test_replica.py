@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -229,6 +230,29 @@ async def test_a_leader_is_not_told_to_bring_clients_to_itself(tmp_path: Path) -
         assert leader.replica.leader_url == ""
         others = [one.replica for one in owned.values() if one is not leader]
         await until(lambda: all(one.leader_url == "here:4222" for one in others), "others know")
+
+
+def test_where_the_leader_is_and_its_token_are_of_one_server(tmp_path: Path) -> None:
+    """The next one may begin to lead between two looks: without a token its clients would be
+    brought to it as this server's own."""
+
+    class Host:
+        name = "n1"
+
+        def __init__(self) -> None:
+            self._leaders = ["n2", "n3"]
+
+        @property
+        def leader_name(self) -> str:
+            return self._leaders.pop(0)
+
+    replica = Owned("n1", {"n1": 0}, tmp_path).replica
+    replica._host = cast(GroupHost, Host())
+    replica.directory = StoreDirectory(OsDisk(), str(tmp_path), 0)
+    for index, name in enumerate(("n2", "n3"), 1):
+        leads = Operation(Kind.LEADS, name, name.encode(), other=f"token of {name}")
+        replica.directory.apply(index, encode_operations([leads]))
+    assert replica.leader_clients == ("n2", "token of n2")
 
 
 async def test_a_server_without_its_files_gets_those_of_another_one(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
     connections_total: int
     tags: tuple[str, ...] = ()  # in lower case
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    client_address: str = ""  # host:port at which clients find it; an earlier version says nothing
 
 
 class Member(msgspec.Struct, frozen=True):

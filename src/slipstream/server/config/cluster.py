@@ -153,6 +153,7 @@ CLUSTER = Block(
             String,
             "host:port by which the routes of the others name this server.",
         ),
+        optional("no_advertise", Boolean, "Tell clients of no server but the one that leads."),
         optional(
             "routes",
             Kind("list of urls", _read_routes),
@@ -171,7 +172,6 @@ CLUSTER = Block(
             "Where the register lies, if not with the group's own servers; two servers need it.",
             inner=REGISTER,
         ),
-        no_effect("no_advertise", Boolean, "Servers tell nobody of other servers."),
         no_effect("connect_retries", Integer, "The servers of the routes are dialled for ever."),
         no_effect("connect_backoff", Boolean, "Pauses between attempts grow anyway."),
         no_effect("pool_size", Integer, "Two servers have one connection."),

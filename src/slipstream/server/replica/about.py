@@ -33,11 +33,14 @@ class AboutServer:
             metadata=options.server_metadata,
         )
 
-    def encode(self, port: int, connections: int, connections_total: int) -> bytes:
+    def encode(
+        self, port: int, client_address: str, connections: int, connections_total: int
+    ) -> bytes:
         """What is true now, as `ServerFacts` in JSON."""
         facts = msgspec.structs.replace(
             self._facts,
             port=port,
+            client_address=client_address,
             memory=self._load.memory_bytes(),
             cpu=self._load.cpu_percent(),
             connections=connections,

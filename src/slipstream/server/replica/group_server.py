@@ -349,8 +349,12 @@ class GroupServer:
         assert relay is not None
         while True:
             if self._server is None:
-                about = self._about.encode(relay.port, len(relay.clients), relay.total)
+                about = self._about.encode(
+                    relay.port, self._client_address(), len(relay.clients), relay.total
+                )
                 replica.say_of_itself(about)
+            elif self.runtime is not None:  # others may have said something of themselves
+                self.runtime.turn(self.runtime.engine.group_changed)
             await asyncio.sleep(ABOUT_EVERY_SECONDS)
 
     async def _follow_news(self) -> None:
@@ -373,8 +377,10 @@ class GroupServer:
             if self.runtime is not None:
                 self.runtime.turn(self.runtime.engine.group_changed)
             if self._server is None:
-                key = relay_key(self._cluster.secret, replica.leader_token)
-                relay.follow(self._leader_elsewhere(replica), key)
+                leader, token = replica.leader_clients
+                relay.follow(
+                    self._leader_elsewhere(replica, leader), relay_key(self._cluster.secret, token)
+                )
 
     def _tell(self, error: Exception) -> None:
         if isinstance(error, (OSError, Error)):
@@ -468,9 +474,7 @@ class GroupServer:
             endpoints=self._endpoints,
             relay_key=key,
         )
-        server.group = GroupView(
-            self._cluster.name, self._client_address(), replica, self.hand_over
-        )
+        server.group = GroupView(self._cluster, self._client_address(), replica, self.hand_over)
         try:
             await server.start_here()
         except BaseException:
@@ -558,12 +562,11 @@ class GroupServer:
         host = host.strip("[]")
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _leader_elsewhere(self, replica: Replica) -> str:
-        """Where clients find the leader; "" if that is here, as far as this server can see: each
-        connection that it relayed to itself would make another one."""
+    def _leader_elsewhere(self, replica: Replica, leader: str) -> str:
+        """Where clients find the leader, which is told in `leader`; "" if that is here, as far as
+        this server can see: each connection that it relayed to itself would make another one."""
         if replica.leads:
             return ""
-        leader = replica.leader_url
         if leader and leader == self._client_address():
             self.log.error(
                 f"{self.leader_name} leads the group, and tells that clients find it at "

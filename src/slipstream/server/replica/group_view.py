@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from slipstream.engine.protocol.group import Member, ServerFacts
+from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.group import server_name_of
 from slipstream.server.replica.replica import Replica
 
@@ -13,13 +14,18 @@ CURRENT_LAG = 64  # entries that a server may be behind and count as current
 
 
 class GroupView:
-    """The `Group` of an engine: `name` is the cluster's, `own_url` where clients find this server.
-    `hand_over` has another server lead, soon."""
+    """The `Group` of an engine: `own_url` is where clients find this server. `hand_over` has
+    another server lead, soon."""
 
     def __init__(
-        self, name: str, own_url: str, replica: Replica, hand_over: Callable[[str], None]
+        self,
+        cluster: ClusterOptions,
+        own_url: str,
+        replica: Replica,
+        hand_over: Callable[[str], None],
     ) -> None:
-        self.name = name
+        self.name = cluster.name
+        self._tells_of_others = not cluster.no_advertise
         self.server_name = server_name_of(replica.host.name)
         self._own_url = own_url
         self._replica = replica
@@ -59,11 +65,16 @@ class GroupView:
 
     @property
     def client_urls(self) -> Sequence[str]:
-        """Where clients may connect: here, or at a server that brings them here."""
+        """Where clients may connect: here, or at a server that brings them here, and is there. One
+        of an earlier version says where that is when it leads."""
         found = {self._own_url: None}
-        directory = self._replica.directory
-        if directory is not None:
-            found.update(dict.fromkeys(directory.clients.values()))
+        host, directory = self._replica.host, self._replica.directory
+        said_leading = directory.clients if directory is not None else {}
+        for name, _, active, _ in host.followers() if self._tells_of_others else ():
+            facts = self._facts(name)
+            address = (facts.client_address if facts is not None else "") or said_leading.get(name)
+            if address and active <= OFFLINE_NS:
+                found[address] = None
         return list(found)
 
     def step_down(self, preferred: str = "") -> None:

@@ -131,17 +131,19 @@ class Replica:
     @property
     def leader_url(self) -> str:
         """Where clients find the leader, another server; "" if that is not known."""
-        host, directory = self._host, self.directory
-        if host is None or directory is None or host.leader_name == host.name:
-            return ""
-        return directory.clients.get(host.leader_name, "")
+        return self.leader_clients[0]
 
     @property
-    def leader_token(self) -> str:
-        """With what this server proves to the leader that it brings clients (`relay_proof`); "" if
-        that is not known, or the leader asks for nothing."""
+    def leader_clients(self) -> tuple[str, str]:
+        """The same, and with what this server proves to that leader that it brings clients
+        (`relay_proof`); "" if it asks for nothing. They are read as one: without the token, clients
+        would be taken for this server's own."""
         host, directory = self._host, self.directory
-        return directory.tokens.get(host.leader_name, "") if host and directory else ""
+        leader = host.leader_name if host is not None else ""
+        if host is None or directory is None or leader == host.name:
+            return "", ""
+        url = directory.clients.get(leader, "")  # before the token, which is known with it
+        return url, directory.tokens.get(leader, "")
 
     def announce(self, url: str, epoch: int, token: str = "") -> "Future[None]":
         """Have all servers know where clients find this one, which leads in `epoch`, and with what
@@ -429,7 +431,7 @@ class Replica:
             epoch = self._led if epoch == self._led else 0  # not all is applied yet
         if self._failed:
             epoch = 0
-        leader = (self.leader_url, self.leader_token)
+        leader = self.leader_clients
         if self._led and not epoch:  # its entries are in the log or not; who waits knows neither
             self._end_waits("this server does not lead the group any more")
         if (epoch, leader) != (self._led, self._leader):
