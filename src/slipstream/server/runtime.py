@@ -34,6 +34,13 @@ ROUND_STEPS_MIN = 2_000
 OPENING_THREADS = 16  # open logs at a start, where each of them waits for the disk
 
 
+def keep_what_is_there() -> None:
+    """For a process that is only a server: what is there now stays, and cycles are rare."""
+    gc.freeze()
+    gc.enable()  # the command has turned it off while everything was loaded
+    gc.set_threshold(50_000, 50, 50)
+
+
 class Runtime:
     """One server on the running loop. `enter` and `leave` frame each turn of the engine."""
 
@@ -139,14 +146,10 @@ class Runtime:
         self._handle = None
         self.turn(self.engine.tick)
 
-    def have_process_alone(self, busy_poll: bool) -> None:
-        """For a process that is only a server: what is there now stays, cycles are rare, and nobody
-        else's threads wait while the loop looks for more, if `busy_poll` allows that."""
-        gc.freeze()
-        gc.enable()  # the command has turned it off while everything was loaded
-        gc.set_threshold(50_000, 50, 50)
-        if busy_poll:
-            self.busy_poll = BusyPoll(self.loop)
+    def poll_busily(self) -> None:
+        """For a process that is only a server: nobody else's threads wait while the loop looks for
+        more."""
+        self.busy_poll = BusyPoll(self.loop)
 
     # -- beginning and end ---------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from slipstream.server.monitoring.start import (
 )
 from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
 from slipstream.server.process_files import urls
-from slipstream.server.runtime import Runtime
+from slipstream.server.runtime import Runtime, keep_what_is_there
 from slipstream.server.server_thread import ServerThread
 
 if TYPE_CHECKING:
@@ -314,9 +314,10 @@ class Server:
             self.leaf_links = None
 
     def have_process_alone(self) -> None:
-        """The process is only this server; see `Runtime.have_process_alone`."""
-        if self.runtime is not None:
-            self.runtime.have_process_alone(self.options.busy_poll)
+        """The process is only this server."""
+        keep_what_is_there()
+        if self.runtime is not None and self.options.busy_poll:
+            self.runtime.poll_busily()
 
     async def stop_here(self) -> None:
         """Stop; the counterpart of `start_here`."""

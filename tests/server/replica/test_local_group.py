@@ -1,7 +1,12 @@
 """`slipstream.Group`: a group of servers in the threads of one process."""
 
+import gc
 import socket
+import sys
 import threading
+import time
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +14,7 @@ import pytest
 import slipstream
 import slipstream.sync
 from slipstream.errors import ConfigError, Error
+from slipstream.server.replica import group_server
 from slipstream.server.replica.free_ports import free_ports, is_free
 
 
@@ -96,6 +102,43 @@ def test_a_group_of_one_serves_and_has_nobody_to_hand_over_to() -> None:
         assert publish(group.urls[0], b"x") == 1
         with pytest.raises(Error, match="nobody to hand over to: make it with 3 or 5"):
             group.hand_over()
+
+
+@pytest.fixture
+def process_for_tests() -> Iterator[None]:
+    """What a server does to a process that it has alone is undone."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    yield
+    gc.unfreeze()
+    gc.enable()
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("process_for_tests")
+def test_the_engine_of_a_lead_that_has_ended_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a process where nobody else looks for cycles. One that leads again keeps no other one."""
+    monkeypatch.setattr(group_server, "DROP_SECONDS", 0.3)
+    with slipstream.Group(3) as group:
+        first = group.leader
+        [server] = [one.server for one in group._members if one.name == first]
+        group.hand_over()
+        server.have_process_alone()  # as at the start of a process, before it leads
+        gc.disable()
+        kept = gc.get_freeze_count()
+        engines = []
+        for _ in range(2):
+            group.hand_over(first)
+            assert server.runtime is not None
+            engines.append(weakref.ref(server.runtime.engine))
+            group.hand_over()
+        end = time.monotonic() + 60
+        while any(engine() is not None for engine in engines):
+            assert time.monotonic() < end, "an engine is still there"
+            time.sleep(0.01)
+        assert gc.get_freeze_count() <= kept
 
 
 def test_it_says_who_could_lead_when_somebody_unknown_is_named() -> None:

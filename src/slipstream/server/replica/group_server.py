@@ -6,6 +6,7 @@ leaving everything where it is: what was not committed is nowhere but in memory.
 """
 
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -37,12 +38,13 @@ from slipstream.server.replica.group_view import GroupView
 from slipstream.server.replica.relay import Relay
 from slipstream.server.replica.replica import Replica
 from slipstream.server.replica.store_directory import StoreDirectory
-from slipstream.server.runtime import Runtime
+from slipstream.server.runtime import Runtime, keep_what_is_there
 from slipstream.server.server import Server
 
 AGAIN_SECONDS = 1.0  # after a leader could not open the store
 SWITCH_SECONDS = 0.0005  # after which a busy thread lets another one run
 ABOUT_EVERY_SECONDS = 2.0  # a follower says what is true of it
+DROP_SECONDS = 5.0  # after which the memory of a lead that has ended is given back
 HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
 REFUSALS_SECONDS = 600.0  # damage is refused as often as there are servers, in this time
 
@@ -103,6 +105,7 @@ class GroupServer:
         self._epoch = 0  # in which it does
         self._lead_disk: GroupDisk | None = None  # that it does it on
         self._last_epoch = 0  # in which it has opened the store
+        self._has_earlier_lead = False  # whose engine may be in memory still
         self._damage = ""  # of the files here, which are to be had from another server
         self._refusals: list[float] = []  # when it would not lead over damage
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -207,12 +210,16 @@ class GroupServer:
         )
 
     def have_process_alone(self) -> None:
-        """For a process that is only a server: see `Runtime.have_process_alone`. What the engine
-        asks of the disk goes through another thread, which does not wait long for its turn."""
+        """The process is only this server. What the engine asks of the disk goes through another
+        thread, which does not wait long for its turn."""
         self._owns_process = True
         sys.setswitchinterval(SWITCH_SECONDS)
-        if self.runtime is not None:
-            self.runtime.have_process_alone(self.options.busy_poll)
+        keep_what_is_there()
+        self._poll_busily()
+
+    def _poll_busily(self) -> None:
+        if self._owns_process and self.options.busy_poll and self.runtime is not None:
+            self.runtime.poll_busily()
 
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon. Raises `Error`."""
@@ -446,6 +453,7 @@ class GroupServer:
         begin = time.perf_counter()
         self.log.info(f"This server leads the group in epoch {epoch}")
         relay.stop_listening()
+        self._drop_earlier_lead()
         self._epoch = epoch
         if epoch == self._last_epoch:  # what was under way then has an outcome first
             await self._announce(replica, epoch)
@@ -482,8 +490,7 @@ class GroupServer:
             self._show_follower(replica, relay)
             raise
         self._server = server
-        if self._owns_process and server.runtime is not None:
-            server.runtime.have_process_alone(self.options.busy_poll)
+        self._poll_busily()
         await self._announce(replica, epoch)
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
 
@@ -543,9 +550,25 @@ class GroupServer:
         """Nobody uses the disk of this lead any more: release its files."""
         disk, self._lead_disk = self._lead_disk, None
         if disk is not None:
+            self._drop_earlier_lead_later()
             self._damage = self._damage or disk.damage
             disk.leave()
             disk.close()
+
+    # -- memory of earlier leads -----------------------------------------------------------------
+
+    def _drop_earlier_lead_later(self) -> None:
+        """An engine has ended, and cycles keep it in memory, with the indexes of its streams. In a
+        process that is only a server, cycles are hardly ever looked for otherwise."""
+        if self._owns_process and self._loop is not None:
+            self._has_earlier_lead = True
+            # Not now, when others may need this server to find a leader.
+            self._loop.call_later(DROP_SECONDS, self._drop_earlier_lead)
+
+    def _drop_earlier_lead(self) -> None:
+        if self._has_earlier_lead and self._server is None:
+            self._has_earlier_lead = False
+            gc.collect()
 
     def _client_address(self) -> str:
         """Host and port by which the other servers find this one's clients' port."""
