@@ -1,6 +1,7 @@
 """What one client may cost, and that those who exceed it harm nobody else."""
 
 import contextlib
+import resource
 import socket
 import threading
 import time
@@ -50,6 +51,30 @@ def connect(client: PlainClient, options: str = '{"verbose":false}') -> list[str
 
 
 # -- connections ---------------------------------------------------------------------------------
+
+
+def test_clients_leave_the_store_some_of_the_descriptors(
+    start: Starter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says so, but not of each who is cut off."""
+    server = start()
+    assert server.runtime is not None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert server.runtime.room.most == soft - soft // 4
+    monkeypatch.setattr(server.runtime.room, "most", 2)
+    with plain_client(server.port) as first, plain_client(server.port) as second:
+        first.info()
+        second.info()
+        for _ in range(5):
+            with plain_client(server.port) as third:
+                assert third.is_closed()
+                assert third.inbox == b""
+        assert connect(first) == []
+    assert caplog.text.count("2 clients are connected already, and there is one more") == 1
+    while server.client_count:  # until the server knows that they have gone
+        pass
+    with plain_client(server.port) as next_one:
+        assert next_one.info()
 
 
 def test_max_connections_turns_the_next_one_away_after_info(start: Starter) -> None:

@@ -18,6 +18,7 @@ from slipstream.server.disk_thread import DiskThread, RunAhead
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 from slipstream.server.measures import Measures
+from slipstream.server.room import RESERVE, Refused, Room, descriptors_for_clients
 
 if TYPE_CHECKING:
     from slipstream.engine.protocol.group import Group
@@ -60,6 +61,7 @@ class Runtime:
         self.engine = Engine(self.clock, SystemRandom(), options, self.disk_thread, group=group)
         self.engine.meter = self.measures
         self.connections: set[Connection] = set()
+        self.room = Room(descriptors_for_clients(RESERVE), "are connected already", log)
         self.busy_poll: BusyPoll | None = None
         self.stalls = 0  # how often a publisher rested, because somebody did not keep up
         self._handle: asyncio.TimerHandle | None = None
@@ -172,6 +174,8 @@ class Runtime:
         """Accept clients; the port, which the system chose for 0. Raises `OSError`."""
 
         def accept() -> asyncio.Protocol:
+            if len(self.connections) >= self.room.most:
+                return Refused(self.room)
             connection = self._new_connection()
             if not self.relay_key and not self.proxy_protocol:
                 return connection

@@ -34,6 +34,7 @@ from slipstream.server.monitoring.start import (
 )
 from slipstream.server.options import JetStreamOptions, ServerOptions, temporary_directory
 from slipstream.server.process_files import urls
+from slipstream.server.room import RESERVE_IN_GROUP, descriptors_for_clients
 from slipstream.server.runtime import Runtime, keep_what_is_there
 from slipstream.server.server_thread import ServerThread
 
@@ -198,6 +199,7 @@ class Server:
         runtime.proxy_protocol = options.proxy_protocol
         if self.lead is not None:
             runtime.relay_key = self.lead.relay_key
+            runtime.room.most = descriptors_for_clients(RESERVE_IN_GROUP)
             runtime.engine.server_id = self.lead.server_id
         if options.tls is not None:
             from slipstream.server.tls import Tls

@@ -105,7 +105,7 @@ async def test_more_clients_than_there_is_room_for_are_refused(
     relay: Relay, leader: Leader, log: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log says so, but not of each: they may come again and again."""
-    monkeypatch.setattr(relay, "_most", 2)
+    monkeypatch.setattr(relay.room, "most", 2)
     clients = [await asyncio.open_connection(LOCAL, relay.port) for _ in range(2)]
     await until(lambda: leader.count == 2, "they are brought to the leader")
     for _ in range(5):

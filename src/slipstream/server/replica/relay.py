@@ -6,7 +6,6 @@ connections end, and the client connects again, as NATS clients do by themselves
 """
 
 import asyncio
-import resource
 import time
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 from slipstream.server.proxy_header import SIGNATURE, Address
 from slipstream.server.relay_proof import NONCE_SIZE, announce, prove
+from slipstream.server.room import RESERVE_IN_GROUP, Room, descriptors_for_clients
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
@@ -21,12 +21,8 @@ AGAIN_SECONDS = 0.05  # between attempts to connect to it
 # The follower looks this much later, because it does not see that while it waits for the client.
 SLOW_SECONDS = 1.0
 LINGER_SECONDS = 1.0  # in which a client gets to read what was the last, as on the leader
-REFUSALS_SECONDS = 10.0  # between two lines of the log about clients for whom there is no room
 PIECE = 64 * 1024  # bytes that are read at a time
-# Of the files that the process may open, one in so many is a client, which takes two: the rest is
-# for the store and the group's links.
-FILES_EACH = 4
-CLIENTS_MAX = 65_536  # where the process may open any number
+FILES_EACH = 2  # descriptors of a client: of its connection, and of the one to the leader
 
 
 class Relayed:
@@ -88,12 +84,11 @@ class Relay:
         self.total = 0  # who has come so far
         self.slow_count = 0  # of clients that were cut off because they took nothing
         self.write_deadline_seconds = 10.0  # in which a client has to take something
-        self._say_full_from = 0.0  # of the monotonic clock
         self._ended_bytes = (0, 0)  # of clients that have gone: from them, to them
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most = soft // FILES_EACH if soft > 0 else CLIENTS_MAX
+        most = descriptors_for_clients(RESERVE_IN_GROUP) // FILES_EACH
+        self.room = Room(most, "are relayed already", log)
 
     async def listen(self) -> None:
         """Take clients. Raises OSError."""
@@ -145,24 +140,12 @@ class Relay:
     # -- a client --------------------------------------------------------------------------------
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= self._most:
-            self._say_full()
-            writer.transport.abort()
+        if len(self._tasks) >= self.room.most:
+            self.room.refuse(writer.transport)
             return
         task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _say_full(self) -> None:
-        """Log that there is no room, now and then: whoever reaches the port may come again and
-        again."""
-        now = time.monotonic()
-        if now >= self._say_full_from:
-            self._say_full_from = now + REFUSALS_SECONDS
-            self._log.error(
-                f"{self._most} clients are relayed already, and there is one more: it is cut off, "
-                f"and so are others; it is said once in {REFUSALS_SECONDS:g} s"
-            )
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.total += 1
