@@ -109,8 +109,7 @@ class ServerProcess:
         except Error as error:
             self._log.fatal(str(error))
             return 1
-        if isinstance(self._server, Server) and self._server.monitoring is not None:
-            self._server.monitoring.monitor.reload = self._reload_and_tell
+        self._server.reload_when_asked(self._reload_and_tell)
         self._write_ports_file()
         self._server.have_process_alone()
         self._service.begin(loop)

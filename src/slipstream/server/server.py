@@ -26,7 +26,7 @@ from slipstream.server.engine_options import engine_options, prepare_accounts
 from slipstream.server.foreign_store import foreign_store
 from slipstream.server.listeners import cannot_listen
 from slipstream.server.logger import Logger, standard_logger
-from slipstream.server.monitoring import MonitoringListener
+from slipstream.server.monitoring import MonitoringListener, Reload
 from slipstream.server.monitoring.start import (
     make_monitor,
     start_monitoring,
@@ -314,6 +314,11 @@ class Server:
         if self.leaf_links is not None:
             await self.leaf_links.stop()
             self.leaf_links = None
+
+    def reload_when_asked(self, reload: Reload) -> None:
+        """Have the configuration read again when the system account asks for it."""
+        if self.monitoring is not None:
+            self.monitoring.monitor.reload = reload
 
     def have_process_alone(self) -> None:
         """The process is only this server."""

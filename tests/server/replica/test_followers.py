@@ -196,13 +196,22 @@ async def test_a_client_that_knows_one_server_is_told_of_all_that_are_there(
     await is_told(left[0], left)
 
 
+USERS = """
+accounts {
+  SYS { users: [ { user: admin, password: p } ] }
+  A { jetstream: enabled, users: [ { user: a, password: a } ] }
+}
+system_account: SYS, no_auth_user: a
+"""
+
+
 async def test_servers_read_their_configuration_again_whoever_leads(tmp_path: Path) -> None:
     path = tmp_path / "more.conf"
-    path.write_text("")
+    path.write_text(USERS)
     async with ServedGroup(tmp_path, 3, "-c", str(path)) as group:
         leader = await group.leader()
         follower = group.others(leader)[0]
-        path.write_text("debug: true, max_payload: 1000\n")
+        path.write_text(USERS + "debug: true, max_payload: 1000\n")
         for server in group.servers:
             server.send(signal.SIGHUP)
         for server in group.servers:
@@ -213,8 +222,14 @@ async def test_servers_read_their_configuration_again_whoever_leads(tmp_path: Pa
         async with slipstream.connect(follower.url) as nc:
             assert nc.server_info.max_payload == 1000
         await leader.end(signal.SIGTERM)
-        async with slipstream.connect((await group.leader()).url) as nc:
+        leader = await group.leader()
+        async with slipstream.connect(leader.url) as nc:
             assert nc.server_info.max_payload == 1000
+        path.write_text(USERS + "debug: true, max_payload: 2000\n")
+        async with slipstream.connect(leader.url, user="admin", password="p") as nc:
+            await nc.request(f"$SYS.REQ.SERVER.{nc.server_info.server_id}.RELOAD")
+        async with slipstream.connect(leader.url) as nc:
+            assert nc.server_info.max_payload == 2000
         path.write_text("http_base_path: /elsewhere\n")
         follower.send(signal.SIGHUP)
         await until(lambda: "Failed to reload" in follower.log, "it is refused")

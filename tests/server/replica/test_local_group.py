@@ -9,11 +9,13 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import slipstream
 import slipstream.sync
 from slipstream.errors import ConfigError, Error
+from slipstream.server import Server
 from slipstream.server.replica import group_server
 from slipstream.server.replica.free_ports import free_ports, is_free
 
@@ -102,6 +104,26 @@ def test_a_group_of_one_serves_and_has_nobody_to_hand_over_to() -> None:
         assert publish(group.urls[0], b"x") == 1
         with pytest.raises(Error, match="nobody to hand over to: make it with 3 or 5"):
             group.hand_over()
+
+
+def test_options_that_are_read_again_while_a_server_begins_to_lead_take_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with slipstream.Group(3) as group:
+        start_here = Server.start_here
+
+        async def start_and_reload(server: Server) -> None:
+            await start_here(server)
+            [owner] = [one.server for one in group._members if one.name == next_leader]
+            limits = msgspec.structs.replace(owner.options.limits, max_payload=1000)
+            owner.reload_here(msgspec.structs.replace(owner.options, limits=limits))
+
+        monkeypatch.setattr(Server, "start_here", start_and_reload)
+        next_leader = next(name for name in group.names if name != group.leader)
+        group.hand_over(next_leader)
+        with slipstream.sync.connect(group.urls[0]) as nc:
+            assert nc.server_info.server_name == next_leader
+            assert nc.server_info.max_payload == 1000
 
 
 @pytest.fixture

@@ -15,6 +15,6 @@ of `$SYS` requests fill the same structs, so both ways give the same answers
 """
 
 from slipstream.server.monitoring.http.listener import MonitoringListener
-from slipstream.server.monitoring.monitor import Monitor
+from slipstream.server.monitoring.monitor import Monitor, Reload
 
-__all__ = ["Monitor", "MonitoringListener"]
+__all__ = ["Monitor", "MonitoringListener", "Reload"]

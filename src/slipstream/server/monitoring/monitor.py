@@ -12,6 +12,8 @@ from slipstream.server.measures import Measures
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_load import ProcessLoad
 
+# Reads the configuration again, and tells in a turn what was wrong with it, "" for nothing.
+Reload = Callable[[Callable[[str], None]], None]
 # Switches of nats-server, by its names; all stand for behaviour that is not here.
 FEATURE_FLAGS = {
     "js_ack_fc_v2": False,
@@ -49,8 +51,7 @@ class Monitor:
         self.http_port = options.monitoring.http_port
         self.https_port = options.monitoring.https_port
         self.is_listening = True
-        # Reads the configuration again and tells in a turn what was wrong with it, "" for nothing.
-        self.reload: Callable[[Callable[[str], None]], None] | None = None
+        self.reload: Reload | None = None
         self._load = ProcessLoad()
 
     def follow(self, options: ServerOptions, max_memory: int, max_storage: int) -> None:

@@ -25,7 +25,7 @@ from slipstream.server.cluster_options import ClusterOptions
 from slipstream.server.engine_options import engine_options
 from slipstream.server.group import make_host, server_name_of
 from slipstream.server.logger import Logger
-from slipstream.server.monitoring import MonitoringListener
+from slipstream.server.monitoring import MonitoringListener, Reload
 from slipstream.server.monitoring.start import limits_of_jetstream, start_monitoring
 from slipstream.server.options import ServerOptions
 from slipstream.server.process_files import urls
@@ -98,10 +98,12 @@ class GroupServer:
         self._successor: str | None = None  # to whom this server is to hand over; "" to anybody
         self._replica: Replica | None = None
         self._relay: Relay | None = None
+        self._reload: Reload | None = None  # reads the configuration again
         self._idle = idle_monitor(options)  # of this process while it follows
         self._endpoints: MonitoringListener | None = None  # over HTTP, whoever leads
         self._server: Server | None = None  # while this one leads
         self._token = token_hex(TOKEN_SIZE)  # what followers prove with that they bring clients
+        self._begins_to_lead = False  # the server is on its way
         self._epoch = 0  # in which it does
         self._lead_disk: GroupDisk | None = None  # that it does it on
         self._last_epoch = 0  # in which it has opened the store
@@ -197,7 +199,8 @@ class GroupServer:
         port = self._idle.engine.options.port
         self._idle.engine.options = engine_options(options)
         self._idle.engine.options.port = port
-        if server is None and self._replica is not None and self._relay is not None:
+        follows = server is None and not self._begins_to_lead
+        if follows and self._replica is not None and self._relay is not None:
             self._show_follower(self._replica, self._relay)
 
     def _options_to_lead(self, options: ServerOptions, root: str) -> ServerOptions:
@@ -220,6 +223,12 @@ class GroupServer:
     def _poll_busily(self) -> None:
         if self._owns_process and self.options.busy_poll and self.runtime is not None:
             self.runtime.poll_busily()
+
+    def reload_when_asked(self, reload: Reload) -> None:
+        """Have the configuration read again when the system account asks the leader for it."""
+        self._reload = reload
+        if self._server is not None:
+            self._server.reload_when_asked(reload)
 
     def hand_over(self, successor: str = "") -> None:
         """Have another server lead, soon. Raises `Error`."""
@@ -469,8 +478,8 @@ class GroupServer:
             replica.had_no_space,
             self._may_refuse,
         )
-        options = self._options_to_lead(self.options, root)
-        server = Server(config=options, log=self.log)
+        began_with = self.options
+        server = Server(config=self._options_to_lead(began_with, root), log=self.log)
         key = relay_key(self._cluster.secret, self._token)
         assert self._endpoints is not None
         server.lead = GroupLead(
@@ -483,13 +492,21 @@ class GroupServer:
             relay_key=key,
         )
         server.group = GroupView(self._cluster, self._client_address(), replica, self.hand_over)
+        self._begins_to_lead = True
         try:
             await server.start_here()
+            if self.options is not began_with:  # they were read again meanwhile
+                server.reload_here(self._options_to_lead(self.options, root))
         except BaseException:
+            await server.abandon_here()
             self._leave_disk()
             self._show_follower(replica, relay)
             raise
+        finally:
+            self._begins_to_lead = False
         self._server = server
+        if self._reload is not None:
+            server.reload_when_asked(self._reload)
         self._poll_busily()
         await self._announce(replica, epoch)
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
