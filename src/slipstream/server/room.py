@@ -6,17 +6,16 @@ again, and neither a moment to read an error nor a line of the log each may be h
 
 import asyncio
 import resource
-import time
 from typing import cast
 
 from slipstream.server.logger import Logger
+from slipstream.server.seldom import Seldom
 
 # Of the descriptors that the process may have, one in so many is not for clients. A server of a
 # group keeps files open for its own part, and for those that its leader writes.
 RESERVE = 4
 RESERVE_IN_GROUP = 2
 UNBOUNDED = 2**31  # where the process may open any number
-SAID_EVERY_SECONDS = 10.0  # at the most
 
 
 def descriptors_for_clients(reserve: int) -> int:
@@ -31,19 +30,15 @@ class Room:
     def __init__(self, most: int, described: str, log: Logger) -> None:
         self.most = most
         self._described = described
-        self._log = log
-        self._silent_until = 0.0  # of the monotonic clock
+        self._log = Seldom(log)
 
     def refuse(self, transport: asyncio.BaseTransport) -> None:
         """Cut off one for whom there is none."""
         cast(asyncio.Transport, transport).abort()
-        now = time.monotonic()
-        if now >= self._silent_until:
-            self._silent_until = now + SAID_EVERY_SECONDS
-            self._log.error(
-                f"{self.most} clients {self._described}, and there is one more: it is cut off, and "
-                "so are others that follow; raise how many files the process may open (LimitNOFILE)"
-            )
+        self._log.error(
+            f"{self.most} clients {self._described}, and there is one more: it is cut off, and "
+            "so are others that follow; raise how many files the process may open (LimitNOFILE)"
+        )
 
 
 class Refused(asyncio.Protocol):

@@ -8,6 +8,7 @@ import ssl
 import struct
 import urllib.request
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,25 @@ async def test_the_last_error_comes_before_the_end_to_a_client_that_still_sends(
         writer.close()
         await until(lambda: not relay.clients, "it has gone")
         await relay.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [(f"{LOCAL}:1", "Connect call failed"), (f"{LOCAL}:99999", "port must be 0-65535")],
+)
+async def test_the_log_says_why_clients_are_not_brought_to_the_leader(
+    relay: Relay, log: Lines, monkeypatch: pytest.MonkeyPatch, address: str, why: str
+) -> None:
+    """Such as an address that is good for clients alone. It is not said of each of them."""
+    monkeypatch.setattr(relay_module, "LEADER_SECONDS_MAX", 0.3)
+    relay.follow(address)
+    for _ in range(3):
+        reader, writer = await asyncio.open_connection(LOCAL, relay.port)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+    [line] = [line for line in log.lines if "Clients cannot be brought to the leader" in line]
+    assert why in line
 
 
 async def test_a_client_waits_until_the_token_of_the_leader_is_known() -> None:

@@ -14,6 +14,7 @@ from slipstream.server.logger import Logger
 from slipstream.server.proxy_header import SIGNATURE, Address
 from slipstream.server.relay_proof import NONCE_SIZE, announce, prove
 from slipstream.server.room import RESERVE_IN_GROUP, Room, descriptors_for_clients
+from slipstream.server.seldom import Seldom
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
@@ -88,6 +89,8 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
         most = descriptors_for_clients(RESERVE_IN_GROUP) // FILES_EACH
+        self._unreached = Seldom(log)  # says that a leader cannot be reached
+        self._why = ""  # it could not be, last
         self.room = Room(most, "are relayed already", log)
 
     async def listen(self) -> None:
@@ -169,8 +172,13 @@ class Relay:
         except _RefusedError as error:
             await self._refuse(client, reader, error.said)
             return
-        except BaseException:
+        except BaseException as error:
             writer.transport.abort()
+            if isinstance(error, TimeoutError) and self.leader:
+                self._unreached.error(
+                    f"Clients cannot be brought to the leader, which says that they find it at "
+                    f"{self.leader}: {self._why or 'it does not answer'}"
+                )
             raise
         task = asyncio.current_task()
         assert task is not None
@@ -203,9 +211,11 @@ class Relay:
             host, _, port = leader.rpartition(":")
             try:
                 there = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+                self._why = ""
                 return leader, *there
-            except OSError:  # it has failed, and the others do not know it yet
-                await asyncio.sleep(AGAIN_SECONDS)
+            except (OSError, OverflowError, ValueError) as error:
+                self._why = str(error)
+                await asyncio.sleep(AGAIN_SECONDS)  # it may have failed, which is known soon
 
     async def _reach(self, client: Relayed) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the leader, which knows at which address the client is. Raises
@@ -219,6 +229,7 @@ class Relay:
             except asyncio.IncompleteReadError as error:
                 if b"-ERR" in error.partial:
                     raise _RefusedError(error.partial) from error
+                self._why = "it does not believe that this server is one of its group"
             except (OSError, asyncio.LimitOverrunError):
                 pass
             finally:
