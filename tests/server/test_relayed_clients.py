@@ -19,7 +19,7 @@ from tests.server.test_proxy_protocol import CONNECT, HEADER
 
 KEY = relay_key(b"secret", "token")
 CLIENT, FOLLOWER = Address("192.0.2.9", 4711), Address("198.51.100.1", 4222)
-ANNOUNCED = announce(KEY, CLIENT, FOLLOWER)
+ANNOUNCED = announce(KEY, CLIENT, FOLLOWER, "n2")
 
 
 @pytest.fixture
@@ -65,6 +65,11 @@ def connections(leader: Server, state: str = "open") -> list[tuple[str, int]]:
     return [(one["ip"], one["port"]) for one in found]
 
 
+def find_closed(leader: Server) -> list[tuple[str, str]]:
+    with urllib.request.urlopen(f"{leader.monitoring_url}/connz?state=closed") as answer:
+        return [(one["ip"], one["reason"]) for one in json.load(answer)["connections"]]
+
+
 def test_a_client_that_a_follower_brings_is_seen_at_its_own_address(
     leader: Server, tmp_path: Path
 ) -> None:
@@ -77,10 +82,34 @@ def test_a_client_that_a_follower_brings_is_seen_at_its_own_address(
     assert "192.0.2.9:4711 - cid:1 - Client is here by" in (tmp_path / "log").read_text()
 
 
+def test_clients_of_a_follower_that_is_gone_are_given_up(leader: Server) -> None:
+    """Those of an earlier version of it, and those who came by themselves, are not."""
+    runtime = leader.runtime
+    assert runtime is not None
+    with (
+        closing(PlainClient(leader.port)) as client,
+        closing(PlainClient(leader.port)) as other,
+        closing(PlainClient(leader.port)) as direct,
+    ):
+        bring(client, announce(KEY, FOLLOWER, FOLLOWER, "n3"))
+        bring(client)  # n3 led when n2 heard of it last
+        bring(other)
+        for one in (client, other, direct):
+            one.send(CONNECT)
+        assert client.line() == other.line() == "PONG"
+        runtime.loop.call_soon_threadsafe(runtime.give_up_clients_of, {"n3"})
+        assert is_cut_off(client)
+        direct.info()
+        for one in (other, direct):
+            one.send("PING\r\n")
+            assert one.line() == "PONG"
+        assert find_closed(leader) == [(CLIENT.host, "Stale Connection")]
+
+
 def test_a_client_that_comes_by_two_servers_is_seen_at_its_own_address(leader: Server) -> None:
     """One of them led when the other one heard of it last."""
     with closing(PlainClient(leader.port)) as client:
-        assert bring(client, announce(KEY, FOLLOWER, FOLLOWER))["client_ip"] == FOLLOWER.host
+        assert bring(client, announce(KEY, FOLLOWER, FOLLOWER, "n3"))["client_ip"] == FOLLOWER.host
         assert bring(client)["client_ip"] == CLIENT.host
         client.send(CONNECT)
         assert client.line() == "PONG"
@@ -106,7 +135,7 @@ def test_who_does_not_know_the_secret_is_cut_off_without_a_word(
 ) -> None:
     with closing(PlainClient(leader.port)) as client:
         client.info()
-        client.send(announce(key, CLIENT, FOLLOWER))
+        client.send(announce(key, CLIENT, FOLLOWER, "n2"))
         assert is_cut_off(client)
     log = (tmp_path / "log").read_text()
     assert "who wrote it does not know the secret of this group" in log

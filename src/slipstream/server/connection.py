@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_sent",
         "_transport",
+        "brought_by",
         "facts",
         "log",
         "runtime",
@@ -52,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._ending = False  # closed by this side; what still comes in is of no interest
         self._sent = 0  # bytes given to the transport
         self._deadline: asyncio.TimerHandle | None = None
+        self.brought_by = ""  # the server of the group by whose connection the client comes
         self.session: ClientSession | None = None
         self.facts: dict[str, Any] = {}  # for monitoring: ip, port, and what TLS adds
         self.log = self.make_log()
@@ -105,6 +107,14 @@ class Connection(asyncio.Protocol):
         if self.session is not None and not self.session.closed:
             self.runtime.enter()
             self.session.gone("Protocol Violation")
+            self.runtime.leave()
+        self.abort()
+
+    def give_up(self) -> None:
+        """Nothing comes from its other end any more, which may not even know that it has ended."""
+        if self.session is not None and not self.session.closed:
+            self.runtime.enter()
+            self.session.gone("Stale Connection")
             self.runtime.leave()
         self.abort()
 

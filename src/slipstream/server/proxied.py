@@ -19,6 +19,7 @@ from slipstream.server.relay_proof import (
     NONCE_SIZE,
     PROOF_SIZE,
     challenge,
+    follower_of,
     is_announced,
     is_ours,
     is_proved,
@@ -45,6 +46,7 @@ class Proxied(asyncio.Protocol):
         self._data = b""
         self._header = b""  # that waits for its proof
         self._client: Address | None = None  # that it names
+        self._follower = ""  # who has written it
         self._nonce = b""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +96,7 @@ class Proxied(asyncio.Protocol):
             if not is_announced(self._key, raw):
                 raise ProtocolError("who wrote it does not know the secret of this group")
             self._header, self._client = raw, header.client
+            self._follower = follower_of(header)
             self._nonce = token_bytes(NONCE_SIZE)
             self._data = self._data[header.size :]
             assert self._transport is not None
@@ -114,9 +117,11 @@ class Proxied(asyncio.Protocol):
             raise ProtocolError("it is a recorded one, or its sender does not know the secret")
         self._stop_timer()
         self._stage = _Stage.HEADER  # the client may have come to that server by a proxy, too
+        connection = self._connection
         if self._client is not None:
-            self._connection.speaks_for(*self._client)
-        self._connection.greet_again()
+            connection.speaks_for(*self._client)
+        connection.brought_by = connection.brought_by or self._follower  # who is at its other end
+        connection.greet_again()
         return True
 
     def _go_on(self) -> None:

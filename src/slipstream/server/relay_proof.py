@@ -28,6 +28,7 @@ PROOF_SIZE = 32
 TOKEN_SIZE = 16
 CHALLENGE_SIZE = len(SIGNATURE) + NONCE_SIZE
 _EXTENSION = 0xE5  # of those that the PROXY protocol leaves to who uses it
+_FOLLOWER_EXTENSION = 0xE6  # by whose connection the client comes; the MAC covers it, too
 _OURS = b"slipstream"  # others may use the same number
 _EXTENSION_SIZE = len(_OURS) + PROOF_SIZE
 
@@ -37,9 +38,11 @@ def relay_key(secret: bytes, token: str) -> bytes:
     return _mac(secret, b"relayed clients", token.encode()) if token else b""
 
 
-def announce(key: bytes, client: Address, server: Address) -> bytes:
-    """The header for a client that is connected to the follower at the address `server`."""
-    unproved = make_header(client, server, {_EXTENSION: _OURS + bytes(PROOF_SIZE)})
+def announce(key: bytes, client: Address, server: Address, follower: str) -> bytes:
+    """The header for a client that is connected to the server of that name at the address
+    `server`."""
+    extensions = {_FOLLOWER_EXTENSION: follower.encode(), _EXTENSION: _OURS + bytes(PROOF_SIZE)}
+    unproved = make_header(client, server, extensions)
     return unproved[:-PROOF_SIZE] + _mac(key, b"header", unproved[:-PROOF_SIZE])
 
 
@@ -47,6 +50,11 @@ def is_ours(header: ProxyHeader) -> bool:
     """Whether a header says that a server of a group has written it."""
     found = extension_of(header, _EXTENSION)
     return len(found) == _EXTENSION_SIZE and found.startswith(_OURS)
+
+
+def follower_of(header: ProxyHeader) -> str:
+    """Which server has written a header that `is_ours`; "" for one of an earlier version."""
+    return extension_of(header, _FOLLOWER_EXTENSION).decode(errors="replace")
 
 
 def is_announced(key: bytes, header: bytes) -> bool:

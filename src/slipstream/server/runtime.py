@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -196,6 +196,13 @@ class Runtime:
         from slipstream.server.tls_connection import TlsConnection
 
         return TlsConnection(self, self.tls)
+
+    def give_up_clients_of(self, followers: Collection[str]) -> int:
+        """End the connections by which these servers of the group bring clients; how many."""
+        found = [one for one in self.connections if one.brought_by in followers]
+        for connection in found:
+            connection.give_up()
+        return len(found)
 
     def stop_listening(self) -> None:
         """Accept no more."""

@@ -196,6 +196,25 @@ async def test_a_client_that_knows_one_server_is_told_of_all_that_are_there(
     await is_told(left[0], left)
 
 
+async def test_clients_of_a_follower_that_is_gone_are_given_up(group: ServedGroup) -> None:
+    """It may have lost its power, and queue groups would go on sending them their share."""
+    leader = await group.leader()
+    follower, other = group.others(leader)
+    async with slipstream.connect(other.url) as nc, slipstream.connect(follower.url) as lost:
+        await lost.subscribe("asked", queue="q")
+        subscription = await nc.subscribe("asked", queue="q")
+        await lost.flush()
+        await nc.flush()
+        follower.send(signal.SIGSTOP)
+        await until(lambda: f"clients that came by {follower.name}" in leader.log, "they end")
+        messages = aiter(subscription)
+        for number in range(20):
+            await nc.publish("asked", b"%d" % number)
+            assert (await anext(messages)).data == b"%d" % number
+        follower.send(signal.SIGCONT)
+        assert f"came by {other.name}" not in leader.log
+
+
 USERS = """
 accounts {
   SYS { users: [ { user: admin, password: p } ] }

@@ -95,6 +95,7 @@ class GroupServer:
         self._check_directory()
         self._disk = OsDisk()  # with the files of the store
         self._lock: DirectoryLock | None = None
+        self._gone: set[str] = set()  # of followers that bring clients, at the last look
         self._successor: str | None = None  # to whom this server is to hand over; "" to anybody
         self._replica: Replica | None = None
         self._relay: Relay | None = None
@@ -364,6 +365,7 @@ class GroupServer:
         assert replica is not None
         assert relay is not None
         while True:
+            relay.name = replica.host.name  # it gets another one when it joins anew
             if self._server is None:
                 about = self._about.encode(
                     relay.port, self._client_address(), len(relay.clients), relay.total
@@ -371,7 +373,22 @@ class GroupServer:
                 replica.say_of_itself(about)
             elif self.runtime is not None:  # others may have said something of themselves
                 self.runtime.turn(self.runtime.engine.group_changed)
+                self._give_up_clients(replica, self.runtime)
             await asyncio.sleep(ABOUT_EVERY_SECONDS)
+
+    def _give_up_clients(self, replica: Replica, runtime: Runtime) -> None:
+        """End the connections of clients by followers that have been gone for two looks. A machine
+        that has lost its power says nothing, and for minutes its clients would be sent their share
+        of what queue groups get."""
+        host = replica.host
+        brought = {one.brought_by for one in runtime.connections}
+        members = {one.name for one in host.followers()}  # others go by another name by now
+        gone, before = brought & members - host.linked_names, self._gone
+        self._gone = gone
+        if lost := gone & before:
+            count = runtime.give_up_clients_of(lost)
+            names = ", ".join(sorted(server_name_of(name) for name in lost))
+            self.log.info(f"Gave up {count} clients that came by {names}, which is gone")
 
     async def _follow_news(self) -> None:
         assert self._news is not None

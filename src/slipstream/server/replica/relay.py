@@ -77,6 +77,7 @@ class Relay:
         self.port = port
         self._host = host
         self._log = log
+        self.name = ""  # of this server in the group
         self.leader = ""  # host and port; "": nobody knows
         self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
@@ -251,7 +252,7 @@ class Relay:
         key = self._key
         if not key:
             return
-        header = announce(key, client.address, client.own_address)
+        header = announce(key, client.address, client.own_address, self.name)
         writer.write(header)
         await reader.readuntil(SIGNATURE)
         nonce = await reader.readexactly(NONCE_SIZE)
