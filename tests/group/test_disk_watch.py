@@ -14,6 +14,7 @@ from slipstream.group.disk_watch import (
     DiskWatch,
     Wish,
 )
+from slipstream.group.membership import Membership
 from slipstream.model.durations import MILLISECOND, SECOND
 
 STEP = SECOND // 4
@@ -24,12 +25,16 @@ TO_N2 = Wish("n2", is_full=False)
 
 
 class Watched:
-    """n1, which leads, and two others."""
+    """n1, which leads, and two others or more."""
 
-    def __init__(self, own: DiskHealth, n2: DiskHealth = QUICK, n3: DiskHealth = QUICK) -> None:
+    def __init__(
+        self, own: DiskHealth, n2: DiskHealth = QUICK, n3: DiskHealth = QUICK, *more: DiskHealth
+    ) -> None:
         self.now = SECOND
-        self.own, self.others = own, {"n2": n2, "n3": n3}
-        self.ready = ["n2", "n3"]
+        self.own = own
+        self.others = {f"n{number}": one for number, one in enumerate((n2, n3, *more), 2)}
+        self.ready = list(self.others)
+        self.members = Membership(("n1", *self.others))
         self.watch = DiskWatch(self.now)
 
     def lead_anew(self, *slow: str) -> None:
@@ -43,14 +48,20 @@ class Watched:
             self.watch.own(self.now, self.own)
             for name, health in self.others.items():
                 self.watch.heard(name, health)
-            wish = self.watch.wish(self.now, self.ready)
+            wish = self.watch.wish(self.now, self.ready, self.members.is_quorum)
             found += [wish] if wish else []
         return found
 
 
 def test_a_full_disk_has_a_server_lead_that_has_space() -> None:
-    watched = Watched(FULL, n2=FULL)
+    watched = Watched(FULL, FULL, QUICK, QUICK, QUICK)
     assert watched.during(FULL_FOR + 2 * STEP) == [Wish("n3", is_full=True)]
+
+
+def test_where_those_with_space_are_no_majority_nobody_takes_over() -> None:
+    """Who has no space for entries has none for a new leader's, and does not seal itself either:
+    nobody would lead any more, and nothing could be read."""
+    assert Watched(FULL, n2=FULL).during(60 * SECOND) == []
 
 
 def test_where_all_disks_are_full_nobody_takes_over() -> None:
@@ -70,7 +81,7 @@ def test_a_full_disk_leaves_the_lead_where_the_others_are_behind() -> None:
     watched = Watched(FULL)
     watched.ready = []
     assert watched.during(60 * SECOND) == []
-    watched.ready = ["n3"]
+    watched.ready = ["n3", "n2"]
     assert watched.during(STEP) == [Wish("n3", is_full=True)]
 
 

@@ -10,7 +10,7 @@ from slipstream.log.record import Record
 from slipstream.log.recovery import open_log
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
-from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.testing.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.log.storing import commit, fill, opened, put, readable
 
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.S.c"
@@ -237,3 +237,30 @@ def test_when_the_first_message_was_stored_is_read_again_after_a_disk_has_refuse
     disk.heal()
     assert log.read(log.first_seq, record)
     assert log.first_ts == record.ts
+
+
+def test_room_that_was_reserved_is_for_what_removes_where_messages_are_to_ask_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    reserve = SimulatedFile.reserve
+    monkeypatch.setattr(SimulatedFile, "reserve", lambda file, size: reserve(file, size + 10_000))
+    log = opened(disk, segment_bytes=100_000)
+    fill(log, 3)
+    commit(log)
+    disk.capacity = disk.used()
+    fill(log, 1)  # there was room for more
+    log.ask_for_room_again()
+    with pytest.raises(DiskFullError):
+        fill(log, 1)
+    log.remove(2, False)
+    commit(log)
+    disk.crash()
+    log = opened(disk, segment_bytes=100_000)
+    assert readable(log) == [1, 3, 4]
+    disk.capacity += 1_000_000
+    fill(log, 1)
+    log.ask_for_room_again()
+    fill(log, 1)
+    commit(log)
+    assert readable(log) == [1, 3, 4, 5, 6]

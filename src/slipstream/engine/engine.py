@@ -503,6 +503,13 @@ class Engine:
             if session.protocol >= 1 and session.pinged:
                 self.send_info(session)
 
+    def ask_for_room_again(self) -> None:
+        """There is no space any more: messages have no room in streams that was not asked for since
+        then."""
+        for account in self.accounts.values():
+            for stream in account.jetstream.streams.values() if account.jetstream else ():
+                stream.log.ask_for_room_again()
+
     def start_lame_duck(self) -> None:
         """Tell every client that knows the word to look for another server."""
         self.lame_duck = True

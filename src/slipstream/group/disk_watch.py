@@ -4,7 +4,9 @@ or syncs take much longer.
 Each server says with its answers to heartbeats how its disk is; a leader watches these and its own.
 It wishes to hand over to a server that has what it has, and
 
-* has space, if its own disk was full for `FULL_FOR`;
+* has space, if its own disk was full for `FULL_FOR`, and the others that have space are enough
+  without this one: else no leader could have anything committed, nor could one be found, whose
+  servers seal themselves behind the entries that wait for space;
 * syncs within a `SLOW_RATIO`th of the time, if its own syncs took `SLOW_MIN` and more for all of
   `SLOW_FOR`. Who has begun to lead waits `LED_MIN` first. Who has handed over for that is handed
   nothing back for that within `AVOIDED_FOR`, nor by those who lead after it: the lead does not go
@@ -13,7 +15,7 @@ It wishes to hand over to a server that has what it has, and
 A wish that was not fulfilled comes again after `AGAIN`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from slipstream.group.messages import DiskHealth
@@ -59,6 +61,10 @@ class DiskWatch:
         """How that of another one is."""
         self._others[name] = health
 
+    def is_full(self, name: str) -> bool:
+        """Whether a server has said that its disk is full."""
+        return name in self._others and self._others[name].is_full
+
     def forget(self, name: str) -> None:
         """A server is no member any more."""
         self._others.pop(name, None)
@@ -68,16 +74,19 @@ class DiskWatch:
         """Who has handed over because it is slow, not long ago."""
         return self._avoided if now < self._led_since + AVOIDED_FOR else ()
 
-    def wish(self, now: int, ready: Sequence[str]) -> Wish | None:
+    def wish(
+        self, now: int, ready: Sequence[str], is_enough: Callable[[Sequence[str]], bool]
+    ) -> Wish | None:
         """Who should lead, of those who are there and have what this server has, the best of them
-        first. To be asked several times in each `FULL_FOR`."""
+        first; `is_enough` says of servers whether they are a quorum. To be asked several times in
+        each `FULL_FOR`."""
         roomy = [one for one in ready if one in self._others and not self._others[one].is_full]
         quicker = self._find_quicker(now, roomy)
         if now < self._not_before:
             return None
         wish = None
         if self._full_since is not None:
-            if roomy and now >= self._full_since + FULL_FOR:
+            if roomy and is_enough(roomy) and now >= self._full_since + FULL_FOR:
                 wish = Wish(roomy[0], is_full=True)
         elif quicker and now >= self._led_since + LED_MIN:
             wish = Wish(quicker, is_full=False)

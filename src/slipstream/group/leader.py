@@ -349,7 +349,18 @@ class Leader:
         ]
         ready.sort(key=lambda name: self._followers[name].synced, reverse=True)
         is_busy = bool(self.successor or self._membership.previous)
-        return self._disks.wish(now, () if is_busy or not self.serves else ready)
+        found = () if is_busy or not self.serves else ready
+        return self._disks.wish(now, found, self._membership.is_quorum)
+
+    def without_space(self, now: int) -> list[str]:
+        """The servers whose full disks keep entries from being committed, this one perhaps among
+        them; none where the others are enough, or too few are there anyway."""
+        counted = self._membership.everyone
+        there = [name for name in counted if self.was_heard(now, name, self._settings.promise)]
+        full = [name for name in there if self._disks.is_full(name)]
+        is_enough = self._membership.is_quorum
+        left = [name for name in there if name not in full]
+        return full if is_enough(there) and not is_enough(left) else []
 
     def hand_over(self, now: int, successor: str, is_slow: bool = False) -> None:
         """Take no more entries; step down once `successor` has all, see `is_handed_over`."""

@@ -321,6 +321,11 @@ class Member:
         `hand_over`."""
         return self._leader.wish(now) if self._leader is not None else None
 
+    def without_space(self, now: int) -> list[str]:
+        """The servers whose full disks keep entries from being committed, if this one leads: what
+        adds to the store had better not be begun."""
+        return self._leader.without_space(now) if self._leader is not None else []
+
     def hand_over(self, now: int, successor: str, is_slow: bool = False) -> None:
         """Have another member lead, soon; "" is the one that has most. `is_slow`: because of the
         disk here, so that it is not handed back for that. Raises `NotLeaderError`, and ValueError

@@ -109,6 +109,9 @@ class Log:
         """Bytes that the next batch will write."""
         return 0
 
+    def ask_for_room_again(self) -> None:
+        """The disk may have less space than was counted on: the next message asks for its own."""
+
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         """Hand what is buffered to the operating system; None if there is nothing to sync.
 

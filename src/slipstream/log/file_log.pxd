@@ -47,6 +47,7 @@ cdef class FileLog(Log):
     cdef public unsigned long long stream_created
     cdef object _lost
     cdef Py_ssize_t _reserved
+    cdef Py_ssize_t _room
     cdef Py_ssize_t _group
     cdef int _group_flags
     cdef unsigned long long _group_after

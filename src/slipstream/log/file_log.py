@@ -113,7 +113,8 @@ class FileLog(Log):
         self._handed: list[bytes] = []  # ... what, since the last batch
         self.stream_created = 0  # when the stream was created, if the commit log may have batches
         self._lost = Lost()
-        self._reserved = 0  # how far the active segment can surely grow; 0 once failed
+        self._reserved = 0  # how far messages may have the active segment grow; 0 once failed
+        self._room = 0  # ... and what removes some, which has room there for longer
         self._group = 0  # messages of a group that are still to come
         self._group_flags = 0  # of the last message
         self._group_after = 0  # the last sequence before the group
@@ -253,9 +254,12 @@ class FileLog(Log):
         assert segment.file is not None
         self._room_asked = False
         try:
-            self._reserved = segment.file.reserve(size)
+            self._reserved = self._room = segment.file.reserve(size)
         except OSError as error:
             self._refuse(error)
+
+    def ask_for_room_again(self) -> None:
+        self._reserved = 0
 
     def _fresh_segment(self, base: _int, length: _int) -> Segment:
         """Close the active segment, if there is one with records, and begin the next."""
@@ -273,7 +277,7 @@ class FileLog(Log):
         self._close_active(base)
         self.blocks.append(segment)
         self._active = segment
-        self._reserved = reserved
+        self._reserved = self._room = reserved
         self._spare_asked = self._room_asked = False
         self._committed = HEADER_SIZE
         self.dir_dirty = True
@@ -361,7 +365,7 @@ class FileLog(Log):
     def take_room(self, room: RoomAhead) -> None:
         """A job has reserved room."""
         if self._active is room.segment and room.reserved > self._reserved and not self.failed:
-            self._reserved = room.reserved
+            self._reserved = self._room = room.reserved
             self._room_asked = False
 
     def name_at_once(self) -> None:
@@ -420,7 +424,7 @@ class FileLog(Log):
         """
         size = 4 * CONTROL_SIZE + RANGE.size * len(self._removed_ranges) + 2 * COMMIT_SIZE
         try:
-            if segment.records_end + size >= self._reserved:
+            if segment.records_end + size >= self._room:
                 self._reserve(segment, segment.records_end + size)
         except DiskFullError:
             return False
@@ -518,7 +522,7 @@ class FileLog(Log):
                 f"the log in {self.directory} cannot be written any more: {error}; "
                 "what was acknowledged is safe, look after the disk and restart the server"
             )
-        self._reserved = 0  # so that the next append asks, and hears of it
+        self._reserved = self._room = 0  # so that the next append asks, and hears of it
 
     def sync_failed(self, error: Exception) -> None:
         """A write or sync of a segment has failed elsewhere. Any thread may call."""
@@ -865,7 +869,7 @@ class FileLog(Log):
     def resume(self, segment: Segment) -> None:
         """Go on writing at the end of `segment`, the last one."""
         self._active = segment
-        self._reserved = self._committed = segment.written
+        self._reserved = self._room = self._committed = segment.written
 
     def recovered(self) -> None:
         """What the log says now is what the disk says."""

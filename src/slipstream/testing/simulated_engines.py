@@ -472,7 +472,7 @@ class SimulatedEngines(SimulatedGroup):
             self.random.getrandbits(30),
             opened,
             failed,
-            lambda: server.is_full,
+            lambda: server.is_full or bool(member.without_space(self.now_of(server))),
         )
 
     def _may_answer(self, server: Server, member: Member, lead: Lead) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.errors import ConfigError
+from slipstream.errors import ConfigError, DiskFullError
 from slipstream.group import DiskJob, NotLeaderError
 from slipstream.log.disk import OsDisk
 from slipstream.server.cluster_options import ClusterOptions
@@ -281,6 +281,56 @@ async def test_a_leader_whose_disk_fails_is_replaced(tmp_path: Path) -> None:
         host = await group.start(leader.name)
         index = (await group.leader()).committed_index
         assert bodies(await history(host, index))[-1] == b"4"
+
+
+async def test_where_the_others_have_no_space_the_leader_stays_and_entries_wait(
+    tmp_path: Path,
+) -> None:
+    async with Group(tmp_path) as group:
+        await group.append(b"1")
+        leader = await group.leader()
+        epoch = leader.epoch
+        others = [host for host in group.hosts.values() if host is not leader]
+        writes = [host._store.write for host in others]
+
+        def refuse(job: DiskJob) -> None:
+            raise DiskFullError("no space left")
+
+        for host in others:
+            host._store.is_full = True
+            host._store.write = refuse  # type: ignore[method-assign]
+            host._store.look_for_space = lambda: None  # type: ignore[method-assign]
+        await until(lambda: leader.is_full, "the leader knows of it")
+        assert group.logs[leader.name].has("are full, or nearly, and the others are no majority")
+        with pytest.raises(ValueError, match="are full, or nearly, and the others are no majority"):
+            leader.hand_over()
+        waiting = asyncio.create_task(leader.append(b"2", timeout=0.05))
+        assert await asyncio.wait([waiting], timeout=0.5) == (set(), {waiting})
+        assert leader.may_read()
+        assert leader.epoch == epoch
+        for host, write in zip(others, writes, strict=True):
+            host._store.write = write  # type: ignore[method-assign]
+            host._store.is_full = False
+        assert await waiting == leader.committed_index
+        await until(lambda: not leader.is_full, "the leader knows that there is space")
+        assert group.logs[leader.name].has("A majority of the group's servers has space again")
+
+
+async def test_who_does_not_wait_any_more_is_told_so_where_entries_wait_for_space(
+    tmp_path: Path,
+) -> None:
+    async with Group(tmp_path) as group:
+        leader = await group.leader()
+
+        def refuse(job: DiskJob) -> None:
+            raise DiskFullError("no space left")
+
+        leader._store.write = refuse  # type: ignore[method-assign]
+        waiting = asyncio.create_task(leader.append(b"1"))
+        await until(lambda: leader.waits_for_space, "there is no space")
+        leader.give_up_waiting("nobody is there")
+        with pytest.raises(OutcomeUnknownError, match="nobody is there"):
+            await waiting
 
 
 async def test_the_options_of_a_server_make_its_host(tmp_path: Path) -> None:

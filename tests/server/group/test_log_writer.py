@@ -115,7 +115,7 @@ async def test_a_full_disk_has_jobs_wait_for_space(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_writer, "AGAIN_SECONDS", 0.001)
-    write, refused = jobs.store.write, 3
+    write, refused = jobs.store.write, 50
 
     def write_or_refuse(job: DiskJob) -> None:
         nonlocal refused
@@ -128,6 +128,7 @@ async def test_a_full_disk_has_jobs_wait_for_space(
     jobs.store.write = write_or_refuse  # type: ignore[method-assign]
     assert jobs.writer.write_here(jobs.next()) is None
     assert jobs.writer.health().is_full
+    await until(lambda: jobs.writer.waits_for_space, "the thread has found that out, too")
     second = jobs.next()
     assert not jobs.writer.may_write_here(second)
     jobs.writer.start(second)
@@ -135,6 +136,29 @@ async def test_a_full_disk_has_jobs_wait_for_space(
     assert jobs.told == [(1, ""), (2, "")]
     assert [number for number, _ in jobs.done] == [1, 2]
     assert not jobs.writer.health().is_full
+    assert not jobs.writer.waits_for_space
+
+
+async def test_a_job_that_was_put_off_is_not_done_while_the_thread_looks_for_space(
+    jobs: Jobs,
+) -> None:
+    looking, may_end = threading.Event(), threading.Event()
+
+    def look() -> None:
+        looking.set()
+        may_end.wait(30)
+
+    jobs.store.look_for_space = look  # type: ignore[method-assign]
+    jobs.store.is_full = True
+    job = jobs.next()
+    assert jobs.writer.may_write_here(job)
+    jobs.writer.look_for_space()
+    await asyncio.to_thread(looking.wait, 30)
+    assert jobs.writer.write_here(job) is None
+    assert jobs.done == []
+    may_end.set()
+    await jobs.all_told(1)
+    assert jobs.done == [(1, False)]
 
 
 async def test_a_job_that_waits_for_space_ends_with_the_server(jobs: Jobs) -> None:

@@ -4,6 +4,7 @@ its own. The simulated disk fills up in `tests/testing` and in `tests/server/gro
 
 import asyncio
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -71,13 +72,13 @@ async def publish(nc: Any, count: int) -> int:
     return max(seqs)
 
 
-async def fill_up(js: Any) -> ApiError:
-    """Publish until the leader refuses; its word."""
-    for _ in range(1000):
-        try:
-            await js.publish("s", BODY, timeout=20)
-        except ApiError as error:
-            return error
+async def fill_up(js: Any, at_once: int = 1) -> ApiError:
+    """Publish until the leader refuses, each time so many `at_once`; its word."""
+    for _ in range(1000 // at_once):
+        publishing = [js.publish("s", BODY, timeout=20) for _ in range(at_once)]
+        for found in await asyncio.gather(*publishing, return_exceptions=True):
+            if isinstance(found, ApiError):
+                return found
     raise AssertionError(f"disks of {SMALL} MB took 64 MB")
 
 
@@ -121,6 +122,30 @@ async def test_a_leader_whose_disk_is_full_has_another_server_lead(tmp_path: Pat
             assert (await group.leader()).name != "n3"
             info = await nc.jetstream().api.request("STREAM.INFO.S")
             assert info["state"]["messages"] >= MANY
+
+
+async def test_where_the_followers_disks_are_full_the_leader_refuses_and_reads_go_on(
+    tmp_path: Path,
+) -> None:
+    async with SmallDisks(tmp_path, {"n2", "n3"}) as group:
+        await group.lead("n1")
+        leader = group.servers[0]
+        async with await group.client() as nc:
+            js = nc.jetstream()
+            refused = await fill_up(js, at_once=64)
+            assert refused.err_code == 10077
+            stream = await js.stream("S")
+            stored = (await stream.info()).state.messages
+            assert (await stream.get_message(stored)).data == BODY
+            assert "are full, or nearly, and the others are no majority" in leader.log
+            assert (await group.leader()).name == "n1"
+        async with asyncio.timeout(20):  # nothing that waits for space holds it up
+            await leader.end(signal.SIGTERM)
+        for server in group.others(leader):
+            give_space(server)
+        await leader.start()
+        async with await group.client() as nc:
+            assert await publish(nc, 10) > stored
 
 
 async def test_where_all_disks_are_full_publishes_are_refused_until_there_is_space(

@@ -13,6 +13,7 @@ from slipstream.server.group import GroupHost, GroupStore, LinkSettings
 from slipstream.server.group.host import BODY_MAX
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
+from slipstream.server.replica import replica
 from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.replica import Replica
@@ -272,3 +273,23 @@ async def test_a_server_without_its_files_gets_those_of_another_one(tmp_path: Pa
         await until(lambda: back.lines.has("The checkpoint up to"), "a checkpoint is installed")
         await same_files(owned)
         assert back.why == ""
+
+
+async def test_files_count_as_full_until_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "FULL_SECONDS", 0.01)
+    asked: list[bool] = []
+    async with replicas(tmp_path) as owned:
+        one = await leader_of(owned)
+        directory, host = one.replica.directory, one.replica.host
+        assert directory is not None
+
+        def has_space() -> bool:
+            asked.append(host.are_files_full)
+            return len(asked) > 3
+
+        monkeypatch.setattr(directory, "has_space", has_space)
+        one.replica.had_no_space()
+        await until(lambda: len(asked) > 3 and not host.are_files_full, "there is space")
+        assert asked == [True] * 4

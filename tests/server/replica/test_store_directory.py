@@ -13,7 +13,7 @@ from slipstream.group import Entry
 from slipstream.log.disk import OsDisk
 from slipstream.server.replica import store_directory
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
-from slipstream.server.replica.store_directory import PIECE_BYTES, StoreDirectory
+from slipstream.server.replica.store_directory import PIECE_BYTES, SPACE_BYTES, StoreDirectory
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 ROOT = "group/store"
@@ -201,6 +201,17 @@ def test_clients_find_who_has_led_also_after_a_restart() -> None:
     directory.apply(1, encode_operations([Operation(Kind.LEADS, "n1", b"h:4222")]))
     directory.keep()
     assert StoreDirectory(disk, ROOT, 1).clients == {"n1": "h:4222"}
+
+
+def test_a_disk_that_was_full_has_space_once_a_file_could_have_room() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    assert directory.has_space()
+    disk.capacity = disk.used() + SPACE_BYTES - 1
+    assert not directory.has_space()
+    disk.capacity += 1
+    assert directory.has_space()
+    assert disk.list(ROOT) == ["files"]
 
 
 def files_below(path: Path) -> dict[str, bytes]:

@@ -129,7 +129,7 @@ class GroupHost:
         self.name = name
         self.checkpoints = checkpoints  # may be set until `start`
         self.failed = ""  # why this server takes no part in the group
-        self.on_change: Callable[[], None] = lambda: None  # who leads, or fails, has changed
+        self.on_change: Callable[[], None] = lambda: None  # who leads or fails, or `is_full`
         self.on_wish: Callable[[Wish], None] = self._fulfil  # another server had better lead
         self.are_files_full = False  # whether the owner finds the disk full; as the owner says
         self.log_end = 0  # the last index that the log had when this server started
@@ -143,6 +143,7 @@ class GroupHost:
         self._register = register
         self._carrier: RegisterCarrier | None = None
         self._now = now
+        self._looked_at = now()  # when the deadlines were looked at
         self._loop = asyncio.get_running_loop()
         self._links = Links(name, links, self, log, contexts)
         self._writer = LogWriter(self._loop, store, self._written)
@@ -165,6 +166,8 @@ class GroupHost:
         self._trim_at = 0
         self._admit_at = 0
         self._is_full = False  # the disk, as was said last
+        self._was_full = False  # `is_full`, as was said last
+        self._without_space: list[str] = []  # servers, which keep this leader from committing
         self._step = 0  # of the members' changes that is known
         self._transfers: Transfers | None = None
         self._leader_name = ""
@@ -595,8 +598,13 @@ class GroupHost:
     def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
         """Have another server lead, soon; "" is the one that has most of the log. `is_slow`:
         because the disk here is. Raises `NotLeaderError`, and ValueError if there is no such
-        server."""
+        server, or none could lead."""
         member = self._leading_member()
+        if self._without_space:
+            raise ValueError(
+                f"the disks of {_shown(self._without_space)} are full, or nearly, and the others "
+                "are no majority that could have a server lead"
+            )
         named = [one for one in self.members if server_name_of(one) == successor]
         member.hand_over(self._now(), named[0] if named else successor, is_slow)
         self._turn()
@@ -621,6 +629,10 @@ class GroupHost:
         elif not self._member.failed:
             self._member.fail(why)
             self._turn()
+
+    def give_up_waiting(self, why: str) -> None:
+        """Tell who waits for an entry that nobody knows what becomes of it."""
+        self._end_waits(why)
 
     async def append(self, body: bytes, timeout: float = 10.0, epoch: int = 0) -> int:
         """Append an entry; its index, once a majority has it. With an `epoch` it is appended in
@@ -760,15 +772,23 @@ class GroupHost:
                 self._admit(self._member)
         except Exception as error:
             self._stop_at_fault("the time", error)
+        self._look_at_deadlines(now)
+        self._turn()
+
+    def _look_at_deadlines(self, now: int) -> None:
+        """Tell those whose time is over. While entries wait for space it stands still: they are in
+        the log once there is some, and whoever began anew would wait behind them."""
+        passed, self._looked_at = now - self._looked_at, now
         for waiting in self._waiting:
-            if now >= waiting.deadline:
+            if self.waits_for_space:
+                waiting.deadline += passed
+            elif now >= waiting.deadline:
                 waiting.answer(
                     0,
                     OutcomeUnknownError(
                         "no majority has answered in time: the entry may be in the log or not"
                     ),
                 )
-        self._turn()
 
     def _written(self, number: int, why: str) -> None:
         """A job was done on the thread, or has failed."""
@@ -810,6 +830,10 @@ class GroupHost:
             else:
                 self._log.info("The disk of this server has space again")
         member.note_disk(now, DiskHealth(is_full, health.sync_ns))
+        self._look_at_others(member.without_space(now))
+        if self.is_full != self._was_full:
+            self._was_full = self.is_full
+            self.on_change()
         wish = member.wish(now)
         if wish is not None:
             why = "is full" if wish.is_full else "is much slower than that of others"
@@ -818,14 +842,33 @@ class GroupHost:
             )
             self.on_wish(wish)
 
+    def _look_at_others(self, full: list[str]) -> None:
+        """Say it where others' full disks keep this server, which leads, from committing."""
+        others = [name for name in full if name != self.name]
+        if bool(others) != bool(self._without_space):
+            if others:
+                self._log.error(
+                    f"The disks of {_shown(others)} are full, or nearly, and the others are no "
+                    "majority: this server refuses what needs space until there is some"
+                )
+            elif self.epoch:
+                self._log.info("A majority of the group's servers has space again")
+        self._without_space = others
+
     def _fulfil(self, wish: Wish) -> None:
         assert self._member is not None
         self._member.hand_over(self._now(), wish.successor, is_slow=not wish.is_full)
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk under the group's log has no space, or little. On any thread."""
-        return self._writer.is_full
+        """Whether the disk under the group's log has no space, or little, here or on so many other
+        servers that none of it can be committed. On any thread."""
+        return self._writer.is_full or bool(self._without_space)
+
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether entries may wait for space, here or on other servers. On any thread."""
+        return self._writer.waits_for_space or bool(self._without_space)
 
     # -- outputs ---------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class LogWriter:
         self._ended_at = -LATELY_SECONDS
         self._seconds = 0.0  # what jobs take, averaged
         self._look_at = 0.0
+        self.waits_for_space = False  # a job, and with it all that follow; read on any thread
 
     async def run(self, action: Callable[[], _Result]) -> _Result:
         """What `action` gives, on the thread."""
@@ -65,8 +66,11 @@ class LogWriter:
         )
 
     def write_here(self, job: DiskJob) -> str | None:
-        """Do a job at once; why it has failed, or "". None: the disk is full, so the job was handed
-        to the thread."""
+        """Do a job at once; why it has failed, or "". None: it was handed to the thread, because
+        the disk is full, or the thread has begun to look for space meanwhile."""
+        if self._on_thread:
+            self.start(job)
+            return None
         try:
             why, seconds = self._write(job)
         except DiskFullError:
@@ -117,8 +121,10 @@ class LogWriter:
             try:
                 why, seconds = self._write(job)
             except DiskFullError:
+                self.waits_for_space = True
                 self._is_closing.wait(AGAIN_SECONDS)
                 continue
+            self.waits_for_space = False
             seconds = seconds if is_small else -1.0
             self._loop.call_soon_threadsafe(self._done, job.number, why, seconds)
             return

@@ -18,7 +18,6 @@ from secrets import token_hex
 import msgspec
 
 from slipstream.errors import ConfigError, Error
-from slipstream.group import Wish
 from slipstream.log.disk import DirectoryLock, OsDisk
 from slipstream.model.durations import SECOND
 from slipstream.server.cluster_options import ClusterOptions
@@ -303,6 +302,8 @@ class GroupServer:
         try:
             if self._server is not None:
                 await self._hand_over("")
+            if self._server is not None:  # with a full disk it is left as it is
+                await self._follow()
         except Exception as error:
             self._tell(error)
         await self._end()
@@ -315,6 +316,9 @@ class GroupServer:
         assert server is not None
         assert self._loop is not None
         assert self._relay is not None
+        if replica.is_full:
+            await self._hand_over_as_it_is(replica, successor)
+            return
         self._server = None
         self._show_follower(replica, self._relay)
         await server.stop_here()
@@ -327,6 +331,25 @@ class GroupServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
                 await self._led_no_more(replica)
+
+    async def _have_lead(self, replica: Replica, successor: str, is_slow: bool = False) -> None:
+        """Hand over, and follow; where the store was not closed and nobody leads, go on."""
+        await self._hand_over(successor, is_slow)
+        if self._server is None or replica.leads != self._epoch:
+            await self._follow()
+
+    async def _hand_over_as_it_is(self, replica: Replica, successor: str) -> None:
+        """Have `successor` lead, as `_hand_over` does; with a full disk nothing can be closed in
+        good order: what waits for space there is left."""
+        assert self._loop is not None
+        try:
+            await self._loop.run_in_executor(None, replica.hand_over, successor)
+        except Error as error:
+            self.log.debug(f"{successor or 'No server'} does not take over: {error}")
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                    await self._led_no_more(replica)
 
     async def _led_no_more(self, replica: Replica) -> None:
         assert self._news is not None
@@ -409,6 +432,8 @@ class GroupServer:
                     self._tell(another)
             if self.runtime is not None:
                 self.runtime.turn(self.runtime.engine.group_changed)
+                if replica.is_full:
+                    self.runtime.turn(self.runtime.engine.ask_for_room_again)
             if self._server is None:
                 leader, token = replica.leader_clients
                 relay.follow(
@@ -431,33 +456,14 @@ class GroupServer:
             await self._follow()
             await self._renew(replica)
         elif self._server is not None and successor is not None:
-            await self._hand_over(successor)
-            await self._follow()
+            await self._have_lead(replica, successor)
         elif self._server is not None and wish is not None:
-            await self._fulfil(replica, wish)
+            is_slow = not wish.is_full
+            await self._have_lead(replica, server_name_of(wish.successor), is_slow=is_slow)
         if replica.leads and self._server is None:
             await self._lead(replica.leads)
         elif self._server is None and self._relay is not None:
             await self._relay.listen()
-
-    async def _fulfil(self, replica: Replica, wish: Wish) -> None:
-        """Have the server lead whose disk is better. On a full one nothing can be closed in good
-        order: what waits for space there is left first."""
-        successor = server_name_of(wish.successor)
-        if not wish.is_full:
-            await self._hand_over(successor, is_slow=True)
-            await self._follow()
-            return
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, replica.hand_over, successor)
-        except Error as error:
-            self.log.debug(f"{successor} does not take over: {error}")
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                await self._led_no_more(replica)
-        if replica.leads != self._epoch:
-            await self._follow()
 
     async def _leave_to_others(self, replica: Replica) -> None:
         """This server cannot lead just now: another one may be able to."""
@@ -540,9 +546,10 @@ class GroupServer:
         if self._lead_disk is not None:
             self._lead_disk.leave()
         if self._server is not None:
+            assert self._replica is not None
+            self._replica.give_up_waiting()
             server, self._server = self._server, None
             self.log.info("This server leads the group no more")
-            assert self._replica is not None
             self._show_follower(self._replica, relay)  # before, or it would say what is no more
             try:
                 await server.abandon_here()

@@ -32,7 +32,7 @@ KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
 HERE_BYTES_MAX = 64 * 1024
 START_SECONDS_MAX = 60.0
 AGAIN_SECONDS = 0.5  # after there were no descriptors, or no space
-FULL_SECONDS = 5.0  # for which files count as full after something had no space
+FULL_SECONDS = 5.0  # for which files count as full at least after something had no space
 
 Result = TypeVar("Result")
 
@@ -41,7 +41,8 @@ class Owner(Protocol):
     """Who is told, on the replica's thread."""
 
     def changed(self) -> None:
-        """Who leads, or whether this server does, or where clients find the leader."""
+        """Who leads, or whether this server does, or where clients find the leader, or whether the
+        group's log is full."""
 
     def failed_with(self, why: str) -> None:
         """This server takes no part in the group any more."""
@@ -79,6 +80,7 @@ class Replica:
         self._reader: asyncio.Task[None] | None = None  # applies what is committed
         self._led = 0  # the epoch that the owner knows this server to lead in
         self._leader = ("", "")  # where clients find it, and its token
+        self._was_full = False  # as the owner knows it
         self._failed = ""
         self._full_at = 0.0  # when something had no space, last
         self._wish: Wish | None = None
@@ -163,8 +165,16 @@ class Replica:
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk under the group's log has no space, or little."""
+        """Whether the disk under the group's log has no space, or little, here or on so many other
+        servers that none of it can be committed."""
         return self._host is not None and self._host.is_full
+
+    def give_up_waiting(self) -> None:
+        """Nobody needs to know any more what becomes of the entries that were submitted: who waits
+        for them is told so, also where they wait for space."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has closed, and told them
+            self._loop.call_soon_threadsafe(self._give_up_waiting)
 
     def had_no_space(self) -> None:
         """Something could not be stored."""
@@ -292,6 +302,11 @@ class Replica:
         with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon(self._look)
 
+    def _give_up_waiting(self) -> None:
+        why = "the engine that waited for it has gone"
+        self.host.give_up_waiting(why)
+        self._end_waits(why)
+
     # -- space -----------------------------------------------------------------------------------
 
     def _note_full(self) -> None:
@@ -303,10 +318,22 @@ class Replica:
         self._full_at = loop.time()
 
     def _look_for_space(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, directory = asyncio.get_running_loop(), self.directory
         left = self._full_at + FULL_SECONDS - loop.time()
-        if left > 0:
-            loop.call_later(left, self._look_for_space)
+        if left > 0 or directory is None:
+            loop.call_later(max(left, AGAIN_SECONDS), self._look_for_space)
+            return
+        with suppress(RuntimeError):  # the threads have ended
+            looking = loop.run_in_executor(self._keeping, directory.has_space)
+            looking.add_done_callback(self._looked_for_space)
+
+    def _looked_for_space(self, looking: "asyncio.Future[bool]") -> None:
+        """A server that does not lead may not have tried to have more room since: what counts is
+        whether it could."""
+        if looking.cancelled():
+            return
+        if looking.exception() is not None or not looking.result():
+            asyncio.get_running_loop().call_later(FULL_SECONDS, self._look_for_space)
         else:
             self.host.are_files_full = False
 
@@ -434,8 +461,9 @@ class Replica:
         leader = self.leader_clients
         if self._led and not epoch:  # its entries are in the log or not; who waits knows neither
             self._end_waits("this server does not lead the group any more")
-        if (epoch, leader) != (self._led, self._leader):
-            self._led, self._leader = epoch, leader
+        is_full = self.is_full
+        if (epoch, leader, is_full) != (self._led, self._leader, self._was_full):
+            self._led, self._leader, self._was_full = epoch, leader, is_full
             self._owner.changed()
 
     def _fail(self, why: str) -> None:

@@ -38,6 +38,7 @@ from slipstream.server.replica.operations import (
 
 OPEN_MAX = 512  # files that are kept open to be written to
 PIECE_BYTES = 512 * 1024  # of a file, at a time, on their way to another server
+SPACE_BYTES = 8 * 1024 * 1024  # without so many free a disk that was full is full still
 _COPIES = ("applied.0", "applied.1")
 
 
@@ -291,6 +292,23 @@ class StoreDirectory:
             self.applied = self._strict_after = index
             self._note(index)
             self.is_unknown = False
+
+    # -- space -----------------------------------------------------------------------------------
+
+    def has_space(self) -> bool:
+        """Whether the disk has space for more than a little. Raises OSError."""
+        path = f"{self.path}/space"
+        try:
+            file = self._disk.open(path)
+            try:
+                file.reserve(SPACE_BYTES)
+            finally:
+                file.close()
+        except DiskFullError:
+            return False
+        finally:
+            self._disk.remove(path)
+        return True
 
     # -- what is durable -------------------------------------------------------------------------
 
