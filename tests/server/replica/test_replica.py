@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from slipstream.log.disk import OsDisk
-from slipstream.server.group import GroupHost, GroupStore, LinkSettings
+from slipstream.server.group import BusyError, GroupHost, GroupStore, LinkSettings
 from slipstream.server.group.host import BODY_MAX
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
@@ -293,3 +293,26 @@ async def test_files_count_as_full_until_there_is_space(
         one.replica.had_no_space()
         await until(lambda: len(asked) > 3 and not host.are_files_full, "there is space")
         assert asked == [True] * 4
+
+
+async def test_no_entry_follows_one_of_its_epoch_that_was_not_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that came while the leader was about to hand over, which nothing came of: files
+    would have what follows without what went before."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        one, epoch = leader.replica, leader.replica.leads
+        bodies = [encode_operations([Operation(Kind.CREATE, name)]) for name in ("a", "b", "c")]
+
+        def refuse(*_: object, **__: object) -> None:
+            monkeypatch.undo()
+            raise BusyError("too much waits")
+
+        monkeypatch.setattr(one.host, "submit", refuse)
+        for future in [one.submit(body, epoch) for body in bodies[:2]]:
+            with pytest.raises(LostLeadError):
+                await asyncio.wrap_future(future)
+        await asyncio.wrap_future(one.announce("here:4222", epoch))
+        await asyncio.wrap_future(one.submit(bodies[2], epoch))
+        assert sorted(leader.files) == ["c"]

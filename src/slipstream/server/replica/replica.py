@@ -81,6 +81,7 @@ class Replica:
         self._led = 0  # the epoch that the owner knows this server to lead in
         self._leader = ("", "")  # where clients find it, and its token
         self._was_full = False  # as the owner knows it
+        self._gap_in = 0  # the epoch in which an entry was not appended: none may follow it
         self._failed = ""
         self._full_at = 0.0  # when something had no space, last
         self._wish: Wish | None = None
@@ -100,7 +101,11 @@ class Replica:
 
     def submit(self, body: bytes, epoch: int = 0) -> "Future[None]":
         """Append an entry; done once it is applied here, or with a `LostLeadError`. With an
-        `epoch` it is appended in that one or not at all."""
+        `epoch` it is appended in that one or not at all; not behind one of it that was not, either,
+        until the epoch is announced once more."""
+        return self._submit(body, epoch)
+
+    def _submit(self, body: bytes, epoch: int, is_anew: bool = False) -> "Future[None]":
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is on its way cannot be taken back
         assert self._loop is not None
@@ -112,7 +117,7 @@ class Replica:
         future.add_done_callback(self._unanswered.discard)
         # A RuntimeError, of a loop that has closed, is of no account: `_end_all` follows.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._append, body, future, epoch)
+            self._loop.call_soon_threadsafe(self._append, body, future, epoch, is_anew)
         return future
 
     @property
@@ -152,7 +157,7 @@ class Replica:
         they prove that they bring clients. Once that is done, all that was submitted before it is
         applied, or never will be."""
         operation = Operation(Kind.LEADS, self.host.name, url.encode(), other=token)
-        return self.submit(encode_operations([operation]), epoch)
+        return self._submit(encode_operations([operation]), epoch, is_anew=True)
 
     def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
         """Have another server lead, soon; `is_slow`: because the disk here is. Raises `Error`."""
@@ -274,19 +279,25 @@ class Replica:
             self._log.fault("applying the entries of the group", error)
             self._fail(f"the program has made a mistake: {error!r}; start the server again")
 
-    def _append(self, body: bytes, future: "Future[None]", epoch: int) -> None:
+    def _append(self, body: bytes, future: "Future[None]", epoch: int, is_anew: bool) -> None:
+        if is_anew:
+            self._gap_in = 0
         try:
-            self.host.submit(body, partial(self._appended, future), epoch=epoch)
+            if epoch and epoch == self._gap_in:  # it is of who does not know of that yet
+                raise NotLeaderError("an entry before this one was not appended")
+            self.host.submit(body, partial(self._appended, future, epoch), epoch=epoch)
         except BaseException as error:  # whatever it is, a thread of the disk waits for the answer
-            self._not_appended(future, error)
+            self._not_appended(future, epoch, error)
             if not isinstance(error, Exception):
                 raise
 
-    def _appended(self, future: "Future[None]", index: int, error: Error | None) -> None:
+    def _appended(
+        self, future: "Future[None]", epoch: int, index: int, error: Error | None
+    ) -> None:
         """An entry is committed, or is not known to be."""
         directory = self.directory
         if error is not None:
-            self._not_appended(future, error)
+            self._not_appended(future, epoch, error)
         elif directory is None or self._failed:  # nothing is applied any more
             future.set_exception(LostLeadError(self._failed or "this server stops"))
         elif directory.applied >= index:
@@ -294,7 +305,9 @@ class Replica:
         else:
             self._waiting.append((index, future))
 
-    def _not_appended(self, future: "Future[None]", error: BaseException) -> None:
+    def _not_appended(self, future: "Future[None]", epoch: int, error: BaseException) -> None:
+        if not isinstance(error, OutcomeUnknownError):
+            self._gap_in = epoch
         future.set_exception(LostLeadError(str(error) or repr(error)))
         if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
             self._log.fault("appending an entry of the group", error)
