@@ -9,7 +9,7 @@ from obstore.store import LocalStore, MemoryStore
 import slipstream
 from slipstream.errors import ConfigError, Error
 from slipstream.extras import MissingPackageError
-from slipstream.registers import ObjectRegister, open_register
+from slipstream.registers import BucketRegister, ObjectRegister, open_register
 from slipstream.server.cluster_options import RegisterOptions
 from slipstream.server.group import RegisterStore
 from tests.fix_nats_server import NatsServer
@@ -82,6 +82,16 @@ async def test_a_bucket_that_is_missing_is_an_error_that_says_how_to_make_it(
     store = open_register(RegisterOptions(url=shared_nats_server.url, bucket="none"), "C")
     with pytest.raises(Error, match="slipstream kv add none --replicas 3"):
         await store.get()
+    await store.close()
+
+
+async def test_a_connection_that_was_given_up_is_made_anew(shared_nats_server: NatsServer) -> None:
+    """As after servers that refused who connects, twice in a row: they may have been set right."""
+    store = BucketRegister(await make_bucket(shared_nats_server.url), "C")
+    assert await store.put(b"1", "")
+    assert store._connection is not None
+    await store._connection.give_up(Error("refused"))
+    assert (await store.get())[0] == b"1"
     await store.close()
 
 

@@ -50,7 +50,8 @@ class BucketRegister:
     async def _open(self) -> "KeyValue[bytes]":
         async with self._opening:
             connection = self._connection
-            if connection is None:
+            if connection is None or connection.is_closed:  # such as by servers that refused it
+                self._bucket = None
                 connection = self._connection = await self._connect()
             if self._bucket is None:
                 try:
