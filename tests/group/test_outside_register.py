@@ -6,6 +6,7 @@ import pytest
 
 from slipstream.group import Member, RegisterValue, State
 from slipstream.group.membership import Membership
+from slipstream.group.messages import AskSeal
 from slipstream.group.outside_register import (
     Answer,
     Changed,
@@ -158,6 +159,19 @@ def test_a_read_that_shows_less_than_the_one_before_is_not_believed(store: Store
     assert store.outcome is None
 
 
+def test_a_store_that_shows_an_older_content_for_long_is_said_to_have_lost_it(
+    store: Store,
+) -> None:
+    store.want(value(4, "n1"))
+    for number in range(15):
+        store.answer(store.read(), held(2, "n2"))
+        assert bool(store.register.fault) == (number >= 10)
+        store.wait()
+    assert "it shows epoch 2 and step 0 of the members, and has had epoch 3" in store.register.fault
+    store.answer(store.read(), held(3, "n2"))
+    assert store.register.fault == ""
+
+
 def test_an_object_that_is_gone_is_not_made_anew(store: Store) -> None:
     store.want(value(4, "n1"))
     store.answer(store.read(), NOTHING)
@@ -228,3 +242,28 @@ def test_a_server_that_is_away_asks_whether_it_was_taken_back() -> None:
     assert register.take_request() is None
     assert one.membership == back
     assert not one.failed
+
+
+def test_a_candidate_that_too_few_answer_asks_who_the_members_are() -> None:
+    """n1 is in the group no more, and n2 is damaged: neither answers n3, which was told of no
+    change. n4 is in the group, and does not know that either."""
+    step = Membership(("n2", "n3", "n4"), (), 2)
+    for name in ("n3", "n4"):
+        register = OutsideRegister(name, "p")
+        member = Member(name, THREE.members, State(sealed=1), [], 0, Random(1), register=register)
+        now, request = 0, None
+        while request is None:
+            now += 50 * MILLISECOND
+            assert now < 20 * SECOND
+            member.tick(now)
+            request = register.take_request()
+        assert isinstance(request, Get)
+        register.answered(now, request.number, held(1, "n2", step))
+        member.look_at_register(now)
+        assert member.members == step.members
+        asked: set[str] = set()
+        while asked != set(step.members) - {name}:
+            now += 50 * MILLISECOND
+            assert now < 40 * SECOND
+            member.tick(now)
+            asked = {to for to, message in member.take_messages() if isinstance(message, AskSeal)}

@@ -9,7 +9,8 @@
     READY      to be the leader
 
 Where the register lies outside of a group of two, and the other server does not answer, the
-register is asked for the next epoch with this server alone (`membership`).
+register is asked for the next epoch with this server alone (`membership`). Where too few of the
+members that it knows answer, it asks such a register who they are.
 
 One attempt takes a bounded time; the next one takes a new epoch. Who lacks entries that another one
 has trimmed cannot fetch them there. It is told so, and stands no more until it has them: who has
@@ -78,6 +79,7 @@ class Candidate:
         self._ends: dict[str, Mark] = {}  # of the members that are sealed
         self._best = BEGINNING
         self._after = 0  # index after which entries were asked for last
+        self._has_read = False  # the register, while nobody answers
         self.stage = Stage.ASKING
         if is_successor:  # the leader itself says that nobody leads any more
             self._take(now)
@@ -109,6 +111,10 @@ class Candidate:
             self._ask()
         if now >= self._alone_at and self._may_go_on_alone:
             self._take(now, self.membership.alone(self._name))
+        elif now >= self._alone_at and self.stage is Stage.ASKING and not self._has_read:
+            self._has_read = True  # the members may be others by now, whom nobody has named here
+            if self._register.is_outside:
+                self._register.compare_and_set(now, RegisterValue(0, "", ()))  # only read
         return now < self._ends_at
 
     @property

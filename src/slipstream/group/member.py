@@ -513,6 +513,9 @@ class Member:
             self._known = max(self._known, outcome.value.epoch)
             if not outcome.is_set:
                 self.hear_membership(outcome.value.membership)
+                candidate, known = self._candidate, self.membership.number
+                if candidate is not None and candidate.membership.number < known:
+                    self._follow(now, "")  # it has asked others than it needs
         if self._candidate and not self._candidate.look_at_register(now):
             self._follow(now, "")
 
@@ -682,7 +685,7 @@ class Member:
             return
         membership = self._heard_of
         if self.name not in membership.members:
-            if self.name in membership.away:  # it may have been taken back, and not been told
+            if self._register.is_outside:  # it may be one by now, and was not told
                 self._register.compare_and_set(now, RegisterValue(0, "", ()))  # only read
             return
         value = self._outbox.state.value

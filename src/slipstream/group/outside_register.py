@@ -27,6 +27,7 @@ from slipstream.group.messages import Message, RegisterValue
 from slipstream.group.register import Outcome
 
 REQUEST_MAX_FACTOR = 20  # of `Settings.retry`: after so long an answer is not waited for
+STALE_MAX_FACTOR = 20  # ... and after so long reads are not stale by chance any more
 
 
 class Get(msgspec.Struct, frozen=True):
@@ -112,12 +113,13 @@ class OutsideRegister:
         self._awaited: Request | None = None  # whose answer is awaited
         self._again_at = 0  # when it reads again, or waits for the answer no more
         self._latest = (0, 0)  # epoch and step of the members that the store has had
+        self._stale_since: int | None = None  # it has shown nothing but earlier ones
 
     # -- Register --------------------------------------------------------------------------------
 
     def compare_and_set(self, now: int, value: RegisterValue) -> None:
         """See `Register`. An earlier put that is on its way may take effect."""
-        self.outcome = None
+        self.outcome = self._stale_since = None
         self._count += 1
         self._wanted = value
         self._get(now)
@@ -195,9 +197,11 @@ class OutsideRegister:
             self._read_later(now)
             return
         current = record.value
+        is_stale = record.mark != self._mark and self._is_stale(wanted, current)
+        self._note_stale(now, wanted, current, is_stale)
         if record.mark == self._mark:  # an earlier put of this one, whose answer was lost
             self._finish(True, current)
-        elif self._is_stale(wanted, current):
+        elif is_stale:
             self._read_later(now)
         else:
             self._latest = max(self._latest, (current.epoch, current.step))
@@ -217,6 +221,23 @@ class OutsideRegister:
     def _is_stale(self, wanted: RegisterValue, current: RegisterValue) -> bool:
         """Whether the store has had more: what is wanted follows an epoch that was there."""
         return current.epoch < wanted.epoch - 1 or (current.epoch, current.step) < self._latest
+
+    def _note_stale(
+        self, now: int, wanted: RegisterValue, current: RegisterValue, is_stale: bool
+    ) -> None:
+        """Replicas may be behind for a moment; a store that stays so has lost what it had."""
+        if not is_stale:
+            self._stale_since = None
+            return
+        if self._stale_since is None:
+            self._stale_since = now
+        if now >= self._stale_since + STALE_MAX_FACTOR * self._settings.retry:
+            known = max(self._latest, (wanted.epoch - 1, 0))
+            self.fault = (
+                f"it shows epoch {current.epoch} and step {current.step} of the members, and has "
+                f"had epoch {known[0]} and step {known[1]}: an older content was brought back, "
+                "and nobody can say who may lead until the latest one is there"
+            )
 
     def _put(self, now: int, wanted: RegisterValue, current: RegisterValue, version: str) -> None:
         new = wanted.set_over(current)
