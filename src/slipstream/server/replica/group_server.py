@@ -31,6 +31,7 @@ from slipstream.server.process_files import urls
 from slipstream.server.relay_proof import TOKEN_SIZE, relay_key
 from slipstream.server.replica.about import AboutServer
 from slipstream.server.replica.follower_endpoints import follower_endpoints
+from slipstream.server.replica.follower_scrub import FollowerScrub
 from slipstream.server.replica.follower_view import FollowerView, idle_monitor
 from slipstream.server.replica.group_disk import GroupDisk
 from slipstream.server.replica.group_view import GroupView
@@ -115,6 +116,14 @@ class GroupServer:
         self._task: asyncio.Task[None] | None = None
         self._about = AboutServer(options, self._idle.engine.server_id)
         self._telling: asyncio.Task[None] | None = None
+        self._scrub = FollowerScrub(
+            self._disk,
+            self._followed_directory,
+            lambda: self.options.jetstream.scrub,
+            self._found_damage,
+        )
+        self._scrubbing: asyncio.Task[None] | None = None
+        self._scrubbed = ""  # damage of the files here, as the scrub has found it last
 
     def _check_directory(self) -> None:
         options = self.options.jetstream
@@ -283,6 +292,7 @@ class GroupServer:
             raise
         self._task = self._loop.create_task(self._follow_news(), name="group leadership")
         self._telling = self._loop.create_task(self._say_of_itself(), name="about this server")
+        self._scrubbing = self._loop.create_task(self._run_scrub(), name="scrub of a follower")
         log.info(f"Server is ready, in the group {self._cluster.name}")
 
     def _show_follower(self, replica: Replica, relay: Relay) -> None:
@@ -294,8 +304,9 @@ class GroupServer:
 
     async def stop_here(self) -> None:
         """Stop. A leader hands over first, if there is somebody to lead."""
-        tasks = [task for task in (self._task, self._telling) if task is not None]
-        self._task = self._telling = None
+        found = (self._task, self._telling, self._scrubbing)
+        tasks = [task for task in found if task is not None]
+        self._task = self._telling = self._scrubbing = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -585,6 +596,43 @@ class GroupServer:
                     await self._led_no_more(replica)
             await loop.run_in_executor(None, replica.renew)
         except (Error, TimeoutError) as error:
+            self.log.error(f"No other server leads, which could send its files: {error}")
+
+    def _followed_directory(self) -> StoreDirectory | None:
+        """The files here while this server follows, and has all of them; else None."""
+        replica = self._replica
+        if replica is None or self._server is not None or replica.leads or self._damage:
+            return None
+        host = replica.host
+        return None if host.is_installing or host.failed else replica.directory
+
+    async def _run_scrub(self) -> None:
+        try:
+            await self._scrub.run()
+        except Exception as error:  # all else goes on without it
+            self.log.fault("reading the files here again", error)
+
+    async def _found_damage(self, path: str, fault: str) -> None:
+        """Of the scrub: have another server's files take the place of those here, once all servers
+        are there, since this one cannot lead meanwhile. Where those have the same damage that is of
+        no use, so it is not done for it again."""
+        replica, loop = self._replica, self._loop
+        assert replica is not None
+        assert loop is not None
+        damage = f"the scrub found damage in {path}: {fault}"
+        if damage == self._scrubbed:
+            self.log.error(f"{damage}; those of another server had it, too")
+            return
+        host = replica.host
+        if missing := {*host.members} - {host.name, *host.linked_names}:
+            away = ", ".join(sorted(map(server_name_of, missing)))
+            self.log.error(f"{damage}; they are fetched once {away} is there")
+            return
+        self._scrubbed = damage
+        self.log.error(f"{damage}; the files are fetched from another server")
+        try:
+            await loop.run_in_executor(None, replica.renew)
+        except Error as error:
             self.log.error(f"No other server leads, which could send its files: {error}")
 
     def _leave_disk(self) -> None:

@@ -19,6 +19,7 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -109,6 +110,12 @@ class StoreDirectory:
         return dict(self._tokens)
 
     # -- entries ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """No entry is applied, and nothing has another name, meanwhile. Blocks, also for a sync."""
+        with self._note_lock, self._apply_lock:
+            yield
 
     def apply_all(self, entries: Sequence[Entry]) -> None:
         """`apply` of several; those that have been applied are passed over."""
