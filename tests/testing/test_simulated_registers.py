@@ -59,6 +59,31 @@ def test_one_of_two_goes_on_alone_and_takes_the_other_one_back() -> None:
     assert steps["back"] > 10
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("is_leaders", [False, True])
+def test_a_full_disk_of_one_of_two_does_not_stop_the_other_one(seed: int, is_leaders: bool) -> None:
+    group = SimulatedGroup(seed, 2, outside=True)
+    group.moves = [(30, group._append)]
+    group.crash_amid_writing(0)
+    group.run(1)
+    leader = group._leader()
+    full, other = group.servers.values()
+    if (full is leader) != is_leaders:
+        full, other = other, full
+    full.is_full = True
+    group._has_faults = True  # else nothing moves any more
+    group._at(0, group._move)
+    answered, until = len(group.ledger.answered), group.now + 10 * SECOND
+    group._run_until(lambda: len(group.ledger.answered) > answered + 300, 20 * SECOND, "serve")
+    group._run_until(lambda: group.now > until, 20 * SECOND, "go on")
+    assert other.member is not None
+    assert (other.member.members, other.member.membership.away) == ((other.name,), (full.name,))
+    assert other.serves
+    full.is_full = False
+    group._run_until(lambda: group._is_whole([full, other]), 10 * SECOND, "take it back")
+    group._come_to_rest()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_leader_does_not_hand_over_while_the_register_is_away(seed: int) -> None:
     group = SimulatedGroup(seed, 3, outside=True)

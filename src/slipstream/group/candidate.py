@@ -9,7 +9,8 @@
     READY      to be the leader
 
 Where the register lies outside of a group of two, and the other server does not answer, the
-register is asked for the next epoch with this server alone (`membership`). Where too few of the
+register is asked for the next epoch with this server alone (`membership`); also if the other one is
+there and does not seal itself, whose disk is full. Where too few of the
 members that it knows answer, it asks such a register who they are.
 
 One attempt takes a bounded time; the next one takes a new epoch. Who lacks entries that another one
@@ -110,6 +111,8 @@ class Candidate:
             self._asked_at = now
             self._ask()
         if now >= self._alone_at and self._may_go_on_alone:
+            self.epoch += self.stage is Stage.SEALING  # which is taken already
+            self._ends.clear()
             self._take(now, self.membership.alone(self._name))
         elif now >= self._alone_at and self.stage is Stage.ASKING and not self._has_read:
             self._has_read = True  # the members may be others by now, whom nobody has named here
@@ -119,11 +122,12 @@ class Candidate:
 
     @property
     def _may_go_on_alone(self) -> bool:
-        """Whether nobody but this server is there, which has all, and holds no promise any more."""
+        """Whether nobody but this server is there, or seals itself. It has all, and holds no
+        promise any more."""
+        answered = {Stage.ASKING: self._granted, Stage.SEALING: set(self._ends)}.get(self.stage)
         return (
-            self.stage is Stage.ASKING
+            answered == {self._name}
             and self._register.is_outside
-            and self._granted == {self._name}
             and self.membership.is_in_all_quorums(self._name)
         )
 
@@ -150,6 +154,7 @@ class Candidate:
         if outcome.is_set:
             self.membership = outcome.value.membership
             self.stage = Stage.SEALING
+            self._alone_at = now + self._settings.alone_candidate
             self._ask()
             return True
         self.epoch = outcome.value.epoch + 1

@@ -113,6 +113,7 @@ class Leader:
         self._hand_over_until = 0
         self._is_slow = False  # it hands over because its disk is
         self._disks = DiskWatch(now, slow)
+        self._kept_since: int | None = None  # by others' full disks from committing
         self._start = self.append([b""])[0].index  # what its epoch begins with
         for name in membership.away:
             self.learn(now, name)
@@ -285,6 +286,11 @@ class Leader:
 
     def tick(self, now: int) -> None:
         """Send what is due."""
+        full = self.without_space(now)
+        if not full or self._name in full:
+            self._kept_since = None
+        elif self._kept_since is None:
+            self._kept_since = now
         if now >= self._beat_at:
             self._beat(now)
         for member, follower in self._followers.items():
@@ -313,6 +319,14 @@ class Leader:
         """Whether no majority has answered for so long."""
         return now >= self._lease.since + time
 
+    def is_kept(self, now: int, time: int) -> bool:
+        """Whether others' full disks alone have kept this server from committing for so long."""
+        return self._kept_since is not None and now >= self._kept_since + time
+
+    def has_space(self, name: str) -> bool:
+        """Whether a server has not said that its disk is full."""
+        return not self._disks.is_full(name)
+
     def was_heard(self, now: int, name: str, time: int) -> bool:
         """Whether a server has answered within that time."""
         return now < self._lease.heard_at(name) + time
@@ -334,8 +348,15 @@ class Leader:
         """How the disk of this server is."""
         self._disks.own(now, health)
 
-    def wish(self, now: int) -> Wish | None:
-        """Who should lead in place of this server, whose disk is worse; None if nobody should."""
+    def wish(self, now: int, may_be_alone: bool) -> Wish | None:
+        """Who should lead in place of this server, whose disk is worse; None if nobody should.
+        `may_be_alone`: the register lets one of two go on without this one."""
+
+        def is_enough(names: Sequence[str]) -> bool:
+            counted = self._membership
+            alone = may_be_alone and any(counted.is_in_all_quorums(name) for name in names)
+            return alone or counted.is_quorum(names)
+
         own = self._followers[self._name].synced
         is_there = self._settings.promise
         ready = [
@@ -350,7 +371,7 @@ class Leader:
         ready.sort(key=lambda name: self._followers[name].synced, reverse=True)
         is_busy = bool(self.successor or self._membership.previous)
         found = () if is_busy or not self.serves else ready
-        return self._disks.wish(now, found, self._membership.is_quorum)
+        return self._disks.wish(now, found, is_enough)
 
     def without_space(self, now: int) -> list[str]:
         """The servers whose full disks keep entries from being committed, this one perhaps among

@@ -25,6 +25,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     # are the first to try: clients notice less of it.
     alone_leader: int = 600 * MILLISECOND
     alone_candidate: int = 1000 * MILLISECOND
+    alone_full: int = 2000 * MILLISECOND  # ... while the other one is there and its disk is full
     entries_max: int = 64  # in one message
     bytes_max: int = 1024 * 1024  # of bodies in one message, unless one body alone is longer
     unanswered_max: int = 4 * 1024 * 1024  # of bodies on their way to one follower

@@ -71,6 +71,7 @@ from slipstream.group.outbox import DiskJob, Outbox, State
 from slipstream.group.register import Register
 from slipstream.model.durations import SECOND
 
+FULL_WAITS = 4  # promises that one with a full disk lets pass before it stands
 NOTE_EVERY = SECOND  # ns: how often a server at rest notes how far its log is synced
 
 
@@ -200,7 +201,8 @@ class Member:
         told, settings = leader.told, self._settings
         if not self._register.is_outside:
             return
-        if leader.is_silent(now, settings.alone_leader) and len(told.members) <= 2:
+        is_silent = leader.is_silent(now, settings.alone_leader)
+        if (is_silent or leader.is_kept(now, settings.alone_full)) and len(told.members) <= 2:
             if self._change is not None:
                 self._change.give_up()
                 if self._change.is_over:
@@ -211,7 +213,7 @@ class Member:
         for one in told.away:
             is_there = leader.was_heard(now, one, settings.alone_leader // 2)
             is_free = self._change is None and not leader.successor
-            if is_there and is_free and leader.has_caught_up(now, one):
+            if is_there and is_free and leader.has_caught_up(now, one) and leader.has_space(one):
                 away = tuple(other for other in told.away if other != one)
                 self._begin_change(now, leader, (*told.members, one), away)
 
@@ -319,7 +321,8 @@ class Member:
         """Who should lead in place of this server because its disk is full or slow; None if nobody
         should, or this server does not lead. To be asked with each tick, and to be fulfilled by
         `hand_over`."""
-        return self._leader.wish(now) if self._leader is not None else None
+        leader, may_be_alone = self._leader, self._register.is_outside
+        return leader.wish(now, may_be_alone) if leader is not None else None
 
     def without_space(self, now: int) -> list[str]:
         """The servers whose full disks keep entries from being committed, if this one leads: what
@@ -665,9 +668,11 @@ class Member:
     # -- who leads -------------------------------------------------------------------------------
 
     def _wait(self, now: int) -> None:
-        """Become a candidate, but not before a leader had time to be heard; nor all at once."""
+        """Become a candidate, but not before a leader had time to be heard; nor all at once. Who
+        has a full disk may not be able to have itself sealed: others are to be the first."""
         promise = self._settings.promise
-        self._deadline = now + promise + int(promise * self._random.random())
+        least = FULL_WAITS * promise if self._disk.is_full else promise
+        self._deadline = now + least + int(promise * self._random.random())
 
     def _follow(self, now: int, leader: str) -> None:
         """Follow a leader, also one that is not known yet."""

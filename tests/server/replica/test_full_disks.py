@@ -13,6 +13,7 @@ import pytest
 
 import slipstream
 from slipstream.client.jetstream.errors import ApiError
+from tests.fix_nats_server import NatsServer
 from tests.server.group.waiting import until
 from tests.server.replica.serving import Served, ServedGroup, followers
 
@@ -38,8 +39,8 @@ def _mounts(tmp_path: Path) -> None:
 class SmallDisks(ServedGroup):
     """A group of which some servers have small disks."""
 
-    def __init__(self, directory: Path, small: set[str]) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, small: set[str], size: int = 3, *more: str) -> None:
+        super().__init__(directory, size, *more)
         for server in self.servers:
             server.directory.mkdir()
             size = SMALL if server.name in small else ROOMY
@@ -48,7 +49,8 @@ class SmallDisks(ServedGroup):
     async def lead(self, name: str) -> None:
         """Have a server lead, and the stream."""
         async with await self.client() as nc:
-            await nc.jetstream().create_stream(name="S", subjects=["s"], num_replicas=3)
+            replicas = len(self.servers)
+            await nc.jetstream().create_stream(name="S", subjects=["s"], num_replicas=replicas)
         while (await self.leader()).name != name:
             async with await self.client() as nc:
                 asked = b'{"placement": {"preferred": "%s"}}' % name.encode()
@@ -122,6 +124,26 @@ async def test_a_leader_whose_disk_is_full_has_another_server_lead(tmp_path: Pat
             assert (await group.leader()).name != "n3"
             info = await nc.jetstream().api.request("STREAM.INFO.S")
             assert info["state"]["messages"] >= MANY
+
+
+@pytest.mark.parametrize("leads", ["n1", "n2"])
+async def test_of_two_servers_the_one_that_has_space_goes_on_alone(
+    tmp_path: Path, nats_server: NatsServer, leads: str
+) -> None:
+    async with await slipstream.connect(nats_server.url) as nc:
+        await nc.jetstream().create_key_value("groups")
+    config = tmp_path / "group.conf"
+    config.write_text(f'cluster {{ register {{ url: "{nats_server.url}", bucket: groups }} }}\n')
+    async with SmallDisks(tmp_path, {"n1"}, 2, "-c", str(config)) as group:
+        await group.lead(leads)
+        full, other = group.servers
+        async with await group.client() as nc:
+            stored = await publish(nc, 2 * MANY)
+            await until(lambda: "n2 goes on alone" in other.log, "the other one is alone")
+            assert (await group.leader()).name == "n2"
+            give_space(full)
+            await has_caught_up(nc, "n1")
+            assert await publish(nc, 1) > stored
 
 
 async def test_where_the_followers_disks_are_full_the_leader_refuses_and_reads_go_on(
