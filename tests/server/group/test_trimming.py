@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.errors import DiskFullError
+from slipstream.model.durations import SECOND
 from slipstream.server.group import GroupHost, TrimmedError
 from slipstream.server.group import transfers as transfers_module
 from slipstream.server.group.store import decode_copy
@@ -142,6 +144,30 @@ async def test_an_owner_that_fails_to_install_is_asked_again(tmp_path: Path) -> 
         await group.start(away)
         await all_have_applied(group, wanted(0, 200))
         assert group.logs[away].has("No space left on device")
+
+
+async def test_a_checkpoint_that_finds_no_space_is_asked_for_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not sent in vain each second."""
+    monkeypatch.setattr(transfers_module, "RETRY", 3600 * SECOND)
+    monkeypatch.setattr(transfers_module, "PATIENCE", 2 * SECOND)
+
+    class Full(Owner):
+        failures = 1
+
+        async def install(self, index, pieces):  # type: ignore[no-untyped-def]
+            if self.failures:
+                self.failures -= 1
+                raise DiskFullError("no space left on the disk")
+            await super().install(index, pieces)
+
+    owners = {name: Full() for name in ("n1", "n2", "n3")}
+    async with owned(tmp_path, **owners) as group:
+        away = await follower_is_left_behind(group)
+        await group.start(away)
+        await all_have_applied(group, wanted(0, 200))
+        assert group.logs[away].has("A checkpoint is not installed: no space left on the disk")
 
 
 async def test_of_a_checkpoint_only_so_much_is_on_its_way(

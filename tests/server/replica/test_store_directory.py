@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from slipstream.errors import CorruptionError, StorageError
+from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.group import Entry
 from slipstream.log.disk import OsDisk
 from slipstream.server.replica import store_directory
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.store_directory import PIECE_BYTES, SPACE_BYTES, StoreDirectory
-from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.testing.simulated_disk import SimulatedDisk, SimulatedFile
 
 ROOT = "group/store"
 
@@ -212,6 +212,46 @@ def test_a_disk_that_was_full_has_space_once_a_file_could_have_room() -> None:
     disk.capacity += 1
     assert directory.has_space()
     assert disk.list(ROOT) == ["files"]
+
+
+def test_files_of_another_server_that_find_no_space_leave_none_of_it_taken() -> None:
+    there = StoreDirectory(SimulatedDisk(Random(1)), ROOT, 0)
+    body = encode_operations(
+        [Operation(Kind.CREATE, "a"), Operation(Kind.WRITE, "a", bytes(range(256)) * 400)]
+    )
+    there.apply(1, body)
+    disk = SimulatedDisk(Random(2))
+    here = StoreDirectory(disk, ROOT, 0)
+    before, enough = disk.used(), disk.capacity
+    disk.capacity = before + 50_000
+
+    def take_all() -> None:
+        here.begin_install()
+        for piece in there.snapshot().pieces():
+            here.take(piece)
+
+    with pytest.raises(DiskFullError):
+        take_all()
+    here.give_up_install()
+    assert disk.used() == before
+    disk.capacity = enough
+    take_all()
+    here.install(1)
+    assert disk.read(f"{ROOT}/files/a") == bytes(range(256)) * 400
+
+
+def test_a_system_without_space_for_files_of_another_server_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = StoreDirectory(SimulatedDisk(Random(1)), ROOT, 0)
+    here.begin_install()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SimulatedFile, "pwrite", fail)
+    with pytest.raises(DiskFullError, match="no space left on the disk while installing"):
+        here.take(encode_operations([Operation(Kind.WRITE, "a", b"x")]))
 
 
 def files_below(path: Path) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
-from slipstream.errors import Error
+from slipstream.errors import DiskFullError, Error
 from slipstream.group import Mark, Member, Message
 from slipstream.group.messages import (
     AskCheckpoint,
@@ -322,6 +322,7 @@ class Transfers:
         assert mark is not None
         self._log.info(f"A checkpoint of {source} up to entry {mark.index} is installed")
         pieces = receiving.pieces(lambda taken: self._send(source, PieceStored(number, taken)))
+        pause = RETRY
         try:
             await self._checkpoints.install(mark.index, pieces)
             if not receiving.is_taken:
@@ -331,13 +332,18 @@ class Transfers:
             self._member.installed(self._now(), mark)
         except TransferBrokenError as error:
             self._log.warn(f"A checkpoint is not installed: {error}; it is asked for again")
+        except DiskFullError as error:  # all of it would be sent in vain again and again
+            pause = PATIENCE
+            self._log.error(
+                f"A checkpoint is not installed: {error}; it is asked for again after a while"
+            )
         except Exception as error:
             self._log.fault("installing a checkpoint of the group", error)
         else:
             self._log.info(f"The checkpoint up to entry {mark.index} is installed")
         finally:
             self._receiving = None
-            self._ask_at = self._now() + RETRY
+            self._ask_at = self._now() + pause
             self._send(source, CheckpointOver(number))
             await pieces.aclose()
         self._turn()

@@ -453,10 +453,15 @@ class Replica:
             directory = self.directory = await loop.run_in_executor(
                 self._applying, self._make_directory, 0
             )
-        await loop.run_in_executor(self._applying, directory.begin_install)
-        async for piece in pieces:
-            await loop.run_in_executor(self._applying, directory.take, piece)
-        await loop.run_in_executor(self._applying, directory.install, index)
+        try:
+            await loop.run_in_executor(self._applying, directory.begin_install)
+            async for piece in pieces:
+                await loop.run_in_executor(self._applying, directory.take, piece)
+            await loop.run_in_executor(self._applying, directory.install, index)
+        except DiskFullError:
+            self._note_full()
+            await loop.run_in_executor(self._applying, directory.give_up_install)
+            raise
         self._read(host)
 
     # -- who leads -------------------------------------------------------------------------------

@@ -283,9 +283,15 @@ class StoreDirectory:
                 try:
                     if operation.kind is Kind.WRITE:
                         file.pwrite(operation.offset, operation.data)
+                except OSError as error:
+                    raise full_or(error, "installing the files of another server") from error
                 finally:
                     file.close()
                 self._arrived.files[path] = None
+
+    def give_up_install(self) -> None:
+        """There is no space for all of it: what has come goes, or nothing else had any either."""
+        self._disk.remove_tree(self._incoming)
 
     def install(self, index: int) -> None:
         """All that has come takes the place of the files here; `index` is that of the snapshot."""
