@@ -107,7 +107,7 @@ class Entry:
 
 
 ENTRY_SIZE = _ENTRY.size
-RECORD_SIZE = _RECORD.size  # without its path and its content
+RECORD_SIZE = _RECORD.size  # of a record without its path and its content, for other modules
 
 
 def put_head(out: OutBuffer, kind: _int, stream_created: _int, path: bytes, size: _int) -> None:
