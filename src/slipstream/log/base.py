@@ -16,7 +16,7 @@ steps, so that the owner of the event loop decides where the blocking one runs:
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.columns import GONE, Column
@@ -40,6 +40,22 @@ class Block:
         self.has_headers = False  # whether a message in it has had a header block
 
 
+class Counts(NamedTuple):
+    """What a log holds, in numbers."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    last_ts: int
+    subjects: int
+
+    @property
+    def deleted(self) -> int:
+        """How many sequences between first and last hold no message."""
+        return self.last_seq - self.first_seq + 1 - self.messages if self.messages else 0
+
+
 class Log:
     """Messages by sequence; see the module's text. Sequences start at 1 (or at `first_seq`)."""
 
@@ -52,6 +68,8 @@ class Log:
         self.messages = 0
         self.bytes = 0  # as clients expect it: the `size_of` of each live message, summed
         self.durable_seq = self.last_seq  # everything up to here survives a crash
+        # What it holds as far as that survives a crash, as `Counts`; None where nothing does.
+        self.durable_counts: tuple[int, ...] | None = None
         self.subjects = SubjectIndex()
         self.blocks: list[Any] = []
         self.packs = False  # whether bodies are made smaller on disk, from now on
@@ -399,10 +417,12 @@ class Log:
                 i = ids.next_used(i + 1)
         yield from range(expected, self.last_seq + 1)
 
-    @property
-    def num_deleted(self) -> _int:
-        """How many sequences between first and last hold no message."""
-        return self.last_seq - self.first_seq + 1 - self.messages if self.messages else 0
+    def counts(self) -> tuple[int, ...]:
+        """What it holds now, as `Counts`."""
+        return (
+            self.messages, self.bytes, self.first_seq, self.last_seq, self.last_ts,
+            self.subjects.live,
+        )  # fmt: skip
 
     # -- removing ------------------------------------------------------------------------------
 

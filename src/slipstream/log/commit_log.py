@@ -511,6 +511,18 @@ class CommitLog:
         """How large the file has to be for an entry with so many bytes of changes."""
         return self._size + SPARE + self._references_room + size
 
+    def is_on_its_way(self, kept: Kept) -> bool:
+        """Whether what was given to `keep` last is in no durable entry yet."""
+        key = (kept.stream_created, kept.path)
+        if key in self._changes:
+            return True
+        return any(change.key == key for batch in self._batches for change in batch.changes)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for an entry that is not prepared yet."""
+        return bool(self._waiting)
+
     def when_durable(self, done: Done) -> None:
         """Call `done` once all that was changed so far is durable, or cannot be."""
         if self.failed:

@@ -4,6 +4,7 @@ cdef class SyncBatch:
     cdef public unsigned long long end_base, proves_base
     cdef public Py_ssize_t end_at, proves_at
     cdef public unsigned long long first_seq
+    cdef public tuple counts
     cdef public object segments
     cdef public object emptied
     cdef public object jobs

@@ -108,6 +108,7 @@ class SyncBatch:
         # The batch records that all up to here was durable before it.
         self.proves_base = self.proves_at = 0
         self.first_seq = 0  # what lies below was removed durably then
+        self.counts: tuple[int, ...] = ()  # what the log holds then, as `Counts`
         # Most batches have nothing but segments: what is empty is one tuple for all of them.
         self.segments: Sequence[Segment] = ()  # pinned until it is finished
         self.emptied: Sequence[Segment] = ()  # their files go then

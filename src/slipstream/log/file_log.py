@@ -126,6 +126,7 @@ class FileLog(Log):
         self._proven_base = self._proven_at = 0  # ... which is durable itself
         self._closed_base = self._closed_at = 0  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
+        self.durable_counts = self.counts()
         self.copies = copies  # keeps where the log ends
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
@@ -556,6 +557,7 @@ class FileLog(Log):
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
         batch = SyncBatch(self.disk, files, directories, last_seq)
+        batch.counts = self.counts()
         batch.segments, self._unsynced = self._unsynced, []
         batch.end_base, batch.end_at = self._closed_base, self._closed_at
         if self._active is not None:
@@ -658,6 +660,7 @@ class FileLog(Log):
         self._is_durable_to(batch.end_base, batch.end_at)
         self._is_proven_to(batch.proves_base, batch.proves_at)
         self._durable_first = max(self._durable_first, batch.first_seq)
+        self.durable_counts = batch.counts
         if batch.jobs:
             self._jobs += batch.jobs
         self.keep_end_later()
@@ -892,6 +895,7 @@ class FileLog(Log):
             if segment is None:
                 self._closed_base, self._closed_at = last.base, last.records_end
         self._durable_first = self.first_seq
+        self.durable_counts = self.counts()
 
     # -- removing ------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from slipstream.engine.api.dispatch import Fields, Operation, Request
+from slipstream.engine.api.covered import covered
+from slipstream.engine.api.dispatch import Covered, Fields, Operation, Request
 from slipstream.engine.protocol.options import API_LEVEL
 
 if TYPE_CHECKING:
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from slipstream.engine.protocol.infos import AccountInfo
 
 
-def info(js: "JetStream", _request: Request) -> Fields:
+def info(js: "JetStream", _request: Request) -> Fields | Covered:
     """`$JS.API.INFO`."""
     limits = js.limits
     answer: AccountInfo = {
@@ -34,7 +35,7 @@ def info(js: "JetStream", _request: Request) -> Fields:
     if js.domain:
         answer["domain"] = js.domain
     answer["api"] = {"level": API_LEVEL, "total": js.api_total, "errors": js.api_errors}
-    return answer
+    return covered(js, answer, js.streams.values())
 
 
 OPERATIONS = [Operation("INFO", 0, "account_info_response", info, {})]

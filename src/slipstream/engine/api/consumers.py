@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.api.consumer_info import consumer_info
+from slipstream.engine.api.covered import covered, covered_consumer
 from slipstream.engine.api.dispatch import (
+    Covered,
     Done,
     Fields,
     Operation,
@@ -160,16 +162,14 @@ def _create(
         again = existing  # for the closures
         return WhenDurable(
             lambda done: take_up(again, config, done),
-            lambda: consumer_info(again),
+            lambda: covered_consumer(again, consumer_info(again)),
             ErrorCode.CONSUMER_STORE_FAILED,
         )
     if existing is not None:
         if asked.action == "create":
             if not same(existing.config, config):
                 raise ApiError(ErrorCode.CONSUMER_ALREADY_EXISTS)
-            return WhenDurable(
-                js.when_kept, consumer_info(existing), ErrorCode.CONSUMER_STORE_FAILED
-            )
+            return covered_consumer(existing, consumer_info(existing))
         return _update(stream, existing, config)
     if asked.action == "update":
         raise ApiError(ErrorCode.CONSUMER_DOES_NOT_EXIST)
@@ -183,18 +183,20 @@ def _create(
     if consumer.store is None or consumer.store.is_ephemeral:  # the files of this one may wait
         return info
 
-    consumer.life.is_beginning = True
-
     def wait(done: Done) -> None:
         def kept(error: Exception | None) -> None:
-            consumer.life.is_beginning = False
             if error is not None:
                 consumer.life.abandon()
             done(error)
 
         js.when_kept(kept)
 
-    return WhenDurable(wait, info, ErrorCode.CONSUMER_STORE_FAILED)
+    return WhenDurable(all_of(wait, *_unsettled(stream)), info, ErrorCode.CONSUMER_STORE_FAILED)
+
+
+def _unsettled(stream: Stream) -> list[Wait]:
+    """Waits for messages on their way to the disk, which a new position has been counted with."""
+    return [] if stream.is_settled else [stream.when_settled]
 
 
 def _check_count(js: "JetStream", stream: Stream) -> None:
@@ -216,10 +218,12 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenD
     check_retention(stream, config, consumer.name)
     check_update(old, config, is_bound)
     in_doubt = consumer.name in stream.doubtful
+
+    def answer() -> Fields | Covered:
+        return covered_consumer(consumer, consumer_info(consumer))
+
     if same(old, config) and not in_doubt:
-        return WhenDurable(
-            stream.js.when_kept, lambda: consumer_info(consumer), ErrorCode.CONSUMER_STORE_FAILED
-        )
+        return WhenDurable(stream.js.when_kept, answer, ErrorCode.CONSUMER_STORE_FAILED)
 
     def wait(done: Done) -> None:
         def kept(error: Exception | None) -> None:
@@ -231,7 +235,7 @@ def _update(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> WhenD
 
         consumer.life.keep_config(config, kept)
 
-    return WhenDurable(wait, lambda: consumer_info(consumer), ErrorCode.CONSUMER_STORE_FAILED)
+    return WhenDurable(wait, answer, ErrorCode.CONSUMER_STORE_FAILED)
 
 
 def _change(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
@@ -274,15 +278,11 @@ def _when_removed(stream: Stream) -> Wait:
 
 
 def info(js: "JetStream", request: Request) -> Fields | WhenDurable:
-    """CONSUMER.INFO; of a new consumer once it is durable."""
+    """CONSUMER.INFO."""
     if not request.is_empty:
         raise ApiError(ErrorCode.NOT_EMPTY_REQUEST)
     consumer = find(js, *request.tokens)
-    if consumer.life.is_beginning:
-        return WhenDurable(
-            js.when_kept, lambda: consumer_info(consumer), ErrorCode.CONSUMER_STORE_FAILED
-        )
-    return consumer_info(consumer)
+    return covered_consumer(consumer, consumer_info(consumer))
 
 
 def delete(js: "JetStream", request: Request) -> WhenDurable:
@@ -308,20 +308,22 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     return WhenDurable(all_of(*waits), {"success": True}, ErrorCode.CONSUMER_CREATE)
 
 
-def names(js: "JetStream", request: Request) -> Fields:
+def names(js: "JetStream", request: Request) -> Fields | Covered:
     """CONSUMER.NAMES."""
     asked = read_optional(request, PageRequest)
     stream = js.find(request.tokens[0])
     paging, shown = page(sorted(stream.consumers), asked.offset, NAMES_PER_PAGE)
-    return {**paging, "consumers": shown}
+    return covered(js, {**paging, "consumers": shown})
 
 
-def list_infos(js: "JetStream", request: Request) -> Fields:
+def list_infos(js: "JetStream", request: Request) -> Fields | Covered:
     """CONSUMER.LIST."""
     asked = read_optional(request, PageRequest)
-    consumers = js.find(request.tokens[0]).consumers
-    paging, shown = page(sorted(consumers), asked.offset, INFOS_PER_PAGE)
-    return {**paging, "consumers": [consumer_info(consumers[name], False) for name in shown]}
+    stream = js.find(request.tokens[0])
+    paging, names = page(sorted(stream.consumers), asked.offset, INFOS_PER_PAGE)
+    shown = [stream.consumers[name] for name in names]
+    answer = {**paging, "consumers": [consumer_info(one, False) for one in shown]}
+    return covered(js, answer, [stream], shown)
 
 
 def pause(js: "JetStream", request: Request) -> WhenDurable:
@@ -374,7 +376,7 @@ def reset(js: "JetStream", request: Request) -> WhenDurable | None:
     def wait(done: Done) -> None:
         consumer.life.when_saved(lambda: done(None), done)
 
-    return WhenDurable(wait, answer)
+    return WhenDurable(all_of(wait, *_unsettled(consumer.stream)), answer)
 
 
 def unpin(js: "JetStream", request: Request) -> Fields:

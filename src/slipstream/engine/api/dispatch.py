@@ -1,10 +1,10 @@
 """From a subject to a handler and back: what all API calls have in common (docs/protocol/api.md).
 
 A handler takes `Request` and returns the fields of its response, or raises `ApiError`. What it
-changed on disk may take a while to become durable; then it returns `WhenDurable`, and the answer
-waits. Everything around it is done here once: the checks in their order, the envelope with its
-`type`, what the envelope holds beside an error, counting, the audit advisory, and silence where
-nats-server is silent.
+changed on disk, or shows, may take a while to become durable; then it returns `WhenDurable`, and
+the answer waits. Everything around it is done here once: the checks in their order, the envelope
+with its `type`, what the envelope holds beside an error, counting, the audit advisory, and silence
+where nats-server is silent.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "$JS.API."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ANSWER_BYTES_PER_STEP = 8
+LOOKS_MAX = 5  # at what the disk has refused each time, or what has ended
 _MISSING = (ErrorCode.STREAM_NOT_FOUND, ErrorCode.CONSUMER_NOT_FOUND)
 _CHANGES = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "PAUSE", "RESET")
 
@@ -86,30 +87,42 @@ class WhenDurable:
     """An answer that waits until a change is on disk.
 
     `wait` is given a callback, and calls it once, with the error if the change may not survive a
-    crash; `failure` makes of it what the client is sent. `fields` may be found out then. With
-    `refused` that is the answer: what it tells of has to be there, or gone, for good.
+    crash; `failure` makes of it what the client is sent. `fields` may be found out then, and what
+    they show may be waited for, too (`Covered`). With `refused` that is the answer: what it tells
+    of has to be there, or gone, for good.
     """
+
+    looks_again = False  # on an error: the request is handled anew, and shows what there is then
 
     def __init__(
         self,
         wait: Wait,
-        fields: Fields | Callable[[], Fields],
+        fields: "Fields | Callable[[], Fields | Covered]",
         failure: ErrorCode = ErrorCode.STREAM_GENERAL_ERROR,
         refused: ApiError | None = None,
     ) -> None:
         self.wait = wait
         self.refused = refused
+        self.failure = failure
         self._fields = fields
-        self._failure = failure
 
     @property
-    def fields(self) -> Fields:
+    def fields(self) -> "Fields | Covered":
         """The answer, as things are when the change is durable."""
         return self._fields() if callable(self._fields) else self._fields
 
     def refusal(self, error: Exception) -> ApiError:
         """The change may not survive a crash."""
-        return error if isinstance(error, ApiError) else ApiError(self._failure, err=str(error))
+        return error if isinstance(error, ApiError) else ApiError(self.failure, err=str(error))
+
+
+class Covered(WhenDurable):
+    """An answer that shows what there is, as it is now, and leaves once that is durable."""
+
+    looks_again = True
+
+    def __init__(self, wait: Wait, fields: Fields) -> None:
+        super().__init__(wait, fields)
 
 
 Handler = Callable[["JetStream", Request], Fields | WhenDurable | None]
@@ -217,7 +230,9 @@ class _Call:
     """A request on its way to its answer. It refers to nothing that refers to it, so that its
     memory is free as soon as it is answered."""
 
-    __slots__ = ("_began", "_js", "_operation", "_reply", "_request", "_session", "_subject")
+    __slots__ = (
+        "_began", "_js", "_looks", "_operation", "_reply", "_request", "_session", "_subject",
+    )  # fmt: skip
 
     def __init__(
         self, js: "JetStream", operation: Operation, request: Request, subject: str, began: int
@@ -227,6 +242,7 @@ class _Call:
         self._request = request
         self._subject = subject
         self._began = began
+        self._looks = 0  # at what could not become durable
         # The message is only ours during the call, and a handler may publish.
         self._reply, self._session = request.message.reply, request.message.session
 
@@ -261,14 +277,44 @@ class _Call:
 
     def _answer_when_durable(self, held: WhenDurable) -> None:
         def settled(error: Exception | None) -> None:
-            if error is not None:
-                self.answer({}, held.refusal(error))
-            elif held.refused is not None:
-                self.answer({}, held.refused)
+            if error is None:
+                self._show(held)
+            elif held.looks_again and self._looks < LOOKS_MAX:
+                self._looks += 1
+                self._again()
             else:
-                self.answer(held.fields)
+                self.answer({}, held.refusal(error))
 
-        held.wait(settled)
+        self._wait(held.wait, settled)
+
+    def _show(self, held: WhenDurable) -> None:
+        """What `held` waited for is durable."""
+        if held.refused is not None:
+            self.answer({}, held.refused)
+            return
+        shown = held.fields
+        if isinstance(shown, Covered):  # others have followed since
+            self._answer_when_durable(WhenDurable(shown.wait, lambda: shown.fields, held.failure))
+        else:
+            self.answer(shown)
+
+    def _wait(self, wait: Wait, settled: Done) -> None:
+        """Wait; too many who only look, and so leave nothing to wait for on a disk that stands
+        still, are not read from meanwhile."""
+        if self._operation.changes:
+            wait(settled)
+            return
+        outcome: list[Exception | None] = []
+
+        def begin(counted: Callable[[], None]) -> None:
+            def noted(error: Exception | None) -> None:
+                outcome.append(error)
+                counted()
+
+            wait(noted)
+
+        early = NotYetError("an answer", begin)
+        self._js.engine.wait(early, self._session, lambda: settled(outcome[0]))
 
     def answer(self, fields: Fields, error: ApiError | None = None) -> None:
         """Send the answer, or an error."""

@@ -6,6 +6,7 @@ from slipstream.engine.protocol.group import cluster_info
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
+from slipstream.log.base import Counts
 from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
@@ -21,24 +22,44 @@ def first_seq(stream: Stream) -> int:
 
 
 def stream_state(stream: Stream) -> "StreamState":
-    """Counts, sequences and times."""
+    """Counts, sequences and times; of a stream that has failed those that are durable."""
     log = stream.log
+    counts = Counts(*log.counts())
+    first, first_ts = first_seq(stream), log.first_ts
+    if stream.failed and log.durable_counts is not None:
+        counts = Counts(*log.durable_counts)
+        if counts.first_seq != log.first_seq:
+            first, first_ts = counts.first_seq, 0
     state: StreamState = {
-        "messages": log.messages,
-        "bytes": log.bytes,
-        "first_seq": first_seq(stream),
-        "first_ts": time_text(log.first_ts),
-        "last_seq": log.last_seq,
-        "last_ts": time_text(log.last_ts),
+        "messages": counts.messages,
+        "bytes": counts.bytes,
+        "first_seq": first,
+        "first_ts": time_text(first_ts),
+        "last_seq": counts.last_seq,
+        "last_ts": time_text(counts.last_ts),
     }
-    if log.subjects.live:
-        state["num_subjects"] = log.subjects.live
-    if log.num_deleted:
-        state["num_deleted"] = log.num_deleted
+    if counts.subjects:
+        state["num_subjects"] = counts.subjects
+    if counts.deleted:
+        state["num_deleted"] = counts.deleted
     if log.lost.sequences:
         state["lost"] = {"msgs": log.lost.sequences, "bytes": log.lost.bytes}
     state["consumer_count"] = len(stream.consumers)
     return state
+
+
+def subject_counts(stream: Stream, pattern: str) -> dict[str, int]:
+    """How many messages there are on each subject that matches; of a stream that has failed without
+    those that are not durable."""
+    log = stream.log
+    counts = log.subject_counts(pattern.encode())
+    if not stream.failed:
+        return counts
+    for seq in range(log.durable_seq + 1, log.last_seq + 1):
+        name = log.subject_of(seq).decode("utf-8", "replace")
+        if name in counts:
+            counts[name] -= 1
+    return {name: count for name, count in counts.items() if count}
 
 
 def shown_config(stream: Stream, with_version: bool) -> dict[str, object]:

@@ -3,7 +3,9 @@
 
 from typing import TYPE_CHECKING
 
+from slipstream.engine.api.covered import covered, covered_stream
 from slipstream.engine.api.dispatch import (
+    Covered,
     Done,
     Fields,
     Operation,
@@ -18,7 +20,7 @@ from slipstream.engine.api.requests import (
     StreamPageRequest,
     read_optional,
 )
-from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info
+from slipstream.engine.api.stream_info import SUBJECTS_PER_PAGE, stream_info, subject_counts
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.stream.checks import (
     check_asked,
@@ -73,7 +75,7 @@ def create(js: "JetStream", request: Request) -> Fields | WhenDurable:
         answer: StreamInfo = {**stream_info(existing)}
         if js.engine.group is None:  # a cluster does not say so of a stream that was there
             answer["did_create"] = True
-        return WhenDurable(_when_kept(js, existing), answer, ErrorCode.STREAM_CREATE)
+        return covered_stream(existing, answer)
     if config.name in js.arriving:
         raise ApiError(ErrorCode.STREAM_NAME_EXIST)
     js.check_account(config, is_new=True)
@@ -122,7 +124,10 @@ def update(js: "JetStream", request: Request) -> WhenDurable:
 
         _when_kept(js, stream)(kept)
 
-    return WhenDurable(wait, lambda: stream_info(stream), failure=ErrorCode.STREAM_UPDATE)
+    def answer() -> Fields | Covered:
+        return covered_stream(stream, stream_info(stream))
+
+    return WhenDurable(wait, answer, failure=ErrorCode.STREAM_UPDATE)
 
 
 def _when_kept(js: "JetStream", stream: Stream) -> Wait:
@@ -156,7 +161,7 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
     return WhenDurable(_when_kept(js, stream), {"success": True}, ErrorCode.STREAM_TEMPLATE_DELETE)
 
 
-def info(js: "JetStream", request: Request) -> Fields:
+def info(js: "JetStream", request: Request) -> Fields | Covered:
     """STREAM.INFO, with deleted sequences and subjects on demand."""
     asked = read_optional(request, StreamInfoRequest)
     stream = js.find(request.tokens[0])
@@ -170,18 +175,18 @@ def info(js: "JetStream", request: Request) -> Fields:
         answer["alternates"] = [{"name": name, **where} for name in names]
     state = answer["state"]
     if asked.deleted_details:
-        deleted = list(stream.log.deleted())
+        deleted = [seq for seq in stream.log.deleted() if seq <= state["last_seq"]]
         if deleted:
             state["deleted"] = deleted
     if asked.subjects_filter:
-        counts = stream.log.subject_counts(asked.subjects_filter.encode())
+        counts = subject_counts(stream, asked.subjects_filter)
         if counts:
             paging, names = page(list(counts), asked.offset, SUBJECTS_PER_PAGE)
             answer["total"], answer["limit"] = paging["total"], paging["limit"]
             answer["offset"] = max(asked.offset, 0)
             if names:
                 state["subjects"] = {name: counts[name] for name in names}
-    return answer
+    return covered_stream(stream, answer)
 
 
 def _copies(js: "JetStream", stream: Stream) -> list[str]:
@@ -202,19 +207,20 @@ def _selected(js: "JetStream", subject: str) -> list[Stream]:
     return [js.streams[name] for name in names]
 
 
-def names(js: "JetStream", request: Request) -> Fields:
+def names(js: "JetStream", request: Request) -> Fields | Covered:
     """STREAM.NAMES."""
     asked = read_optional(request, StreamPageRequest)
     found = [stream.name for stream in _selected(js, asked.subject)]
     paging, shown = page(found, asked.offset, NAMES_PER_PAGE)
-    return {**paging, "streams": shown or None}
+    return covered(js, {**paging, "streams": shown or None})
 
 
-def list_infos(js: "JetStream", request: Request) -> Fields:
+def list_infos(js: "JetStream", request: Request) -> Fields | Covered:
     """STREAM.LIST."""
     asked = read_optional(request, StreamPageRequest)
     paging, shown = page(_selected(js, asked.subject), asked.offset, INFOS_PER_PAGE)
-    return {**paging, "streams": [stream_info(stream, with_version=False) for stream in shown]}
+    infos = [stream_info(stream, with_version=False) for stream in shown]
+    return covered(js, {**paging, "streams": infos}, shown)
 
 
 OPERATIONS = [

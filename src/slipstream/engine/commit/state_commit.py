@@ -159,6 +159,16 @@ class StateCommit:
         self.log.when_durable(done)
         self.mark_dirty()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was changed at once is durable, as far as the disk takes it."""
+        progress = self.progress
+        if self.log.failed:
+            return True
+        if self.dirty or progress.under_way or progress.again:
+            return False
+        return self._problem != "" or not self.log.is_awaited
+
     def _commit_later(self, is_awaited: bool) -> None:
         if is_awaited:
             self.mark_dirty()

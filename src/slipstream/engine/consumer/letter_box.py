@@ -80,7 +80,8 @@ class LetterBox:
         self._naming: set[str] = set()  # subjects on their way to the disk
         self._asked: dict[DeadLetters, None] = {}  # who waits for these
         self._committing: list[_Stored] = []
-        self._readers: list[Callable[[], None]] = []  # who waits until all is seen
+        # Who waits until all is seen up to a sequence.
+        self._readers: list[tuple[int, Callable[[], None]]] = []
         self._timer: Any = None
         self._is_under_way = False  # the disk has something to do before this goes on
         self._is_taking_out = False  # what was stored and removed is not durably gone yet
@@ -352,20 +353,23 @@ class LetterBox:
         waiting = self._committing or self._stored
         if not self._stream.closed:
             self._stream.hold(waiting[0].seq if waiting else self._unseen_seq)
-        if not waiting:
-            self._call_readers()
+        self._call_readers(waiting[0].seq if waiting else 0)
 
     def when_shown(self, done: Callable[[], None]) -> None:
-        """Call back once all that is stored is seen, or is not there any more; at once where the
-        next start decides."""
+        """Call back once all that is stored now is seen, or is not there any more; at once where
+        the next start decides."""
         if self._is_let_go or self.is_stuck:
             done()
         else:
-            self._readers.append(done)
+            self._readers.append((self._stream.log.last_seq, done))
 
-    def _call_readers(self) -> None:
+    def _call_readers(self, unseen_seq: int = 0) -> None:
+        """Call those who wait for nothing from `unseen_seq` on; 0: all."""
         readers, self._readers = self._readers, []
-        for done in readers:
+        if unseen_seq:
+            self._readers = [one for one in readers if one[0] >= unseen_seq]
+            readers = [one for one in readers if one[0] < unseen_seq]
+        for _, done in readers:
             done()
 
     def let_go(self, why: str) -> None:

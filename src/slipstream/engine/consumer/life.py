@@ -35,6 +35,7 @@ LOOK_AGAIN_NS_MIN = SECOND // 10  # for whether a client that has pulled is stil
 # looked at: about a hundred times as long as that took. Deadlines that lie closer share a look.
 REST_NS_PER_MESSAGE = 100
 REST_NS_PER_REQUEST = 5000
+SHOWN_PENDING_MAX = 10_000  # with more out, a position is not saved for who looks at it
 PENDING_PER_SAVE = 2000  # so many more pending make the next save wait as long again
 
 
@@ -48,7 +49,6 @@ class ConsumerLife:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self._timers = consumer.engine.timers
-        self.is_beginning = False  # whether a crash may leave no consumer: it was just created
         self._saving = False
         self._waits_for_stream = False  # with a state that is to be saved
         self._writes_large = False  # the position is on its way to its own file
@@ -263,6 +263,31 @@ class ConsumerLife:
         self._waiting.append((callback, failed))
         if not self._saving:
             self._save()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether where the consumer stands may be shown: a crash does not take it back. Where very
+        much is out it is not written for being looked at, and a disk that takes nothing more is no
+        reason not to look."""
+        consumer = self.consumer
+        if consumer.store is None or consumer.pending.size > SHOWN_PENDING_MAX:
+            return True
+        log = consumer.stream.js.state.log
+        if log.failed or log.is_held():
+            return True
+        return not (self._is_late or log.is_on_its_way(consumer.store.state))
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the commit log does not have the position yet."""
+        return self.is_unsaved or self._writes_large
+
+    def when_shown(self, done: Callable[[Exception | None], None]) -> None:
+        """Call back once what may be shown now survives a crash, or the disk has refused it."""
+        if self._is_late:
+            self.when_saved(lambda: done(None), lambda error: done(None))
+        else:
+            self.consumer.stream.js.when_kept(lambda error: done(None))
 
     def _save(self) -> None:
         """Have the state saved: at the end of the turn if somebody waits for it, else soon."""

@@ -118,10 +118,7 @@ class JetStream:
     @property
     def is_kept(self) -> bool:
         """Whether that is so of all that was changed at once: of creations, changes, removals."""
-        if self.store is None:
-            return True
-        progress = self.state.progress
-        return not (self.state.dirty or progress.under_way or progress.again)
+        return self.store is None or self.state.is_settled
 
     # -- what publish acknowledgements look like -------------------------------------------------
 

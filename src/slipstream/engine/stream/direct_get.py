@@ -207,7 +207,10 @@ class DirectGet:
             answer.status(b"404 Message Not Found")
             return
         first = answer.record.seq
-        answer.limit(request.batch, request.max_bytes, log.count(patterns, first))
+        pending = log.count(patterns, first)
+        if log.last_seq > answer.end_seq:
+            pending -= log.count_between(matching, answer.end_seq + 1, log.last_seq)
+        answer.limit(request.batch, request.max_bytes, pending)
         answer.from_sequence(first, matching)
 
     def _multi(self, answer: Answer, request: DirectRequest) -> None:

@@ -70,6 +70,10 @@ class Owner(Protocol):
     def when_kept(self, done: Callable[[Exception | None], None]) -> None:
         """Call `done` once all configurations and positions are durable, or cannot be."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether that is so of all that was changed at once."""
+
 
 class Reader(Protocol):
     """A consumer, as the stream that it reads sees it."""
