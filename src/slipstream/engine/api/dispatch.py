@@ -271,6 +271,14 @@ class _Call:
             elif found is not None:
                 self.answer(found)
 
+    def pump(self) -> None:
+        """Look again, later in the turn, when all is done that was refused or has ended."""
+        self._again()
+
+    def put_off(self, error: Exception) -> None:
+        """The disk has failed meanwhile."""
+        self.answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(error)))
+
     def _again(self) -> None:
         if self._js.account.jetstream is self._js:  # else it has stopped, and its files are closed
             self.attempt()
@@ -281,7 +289,7 @@ class _Call:
                 self._show(held)
             elif held.looks_again and self._looks < LOOKS_MAX:
                 self._looks += 1
-                self._again()
+                self._js.engine.turn.ready.append(self)
             else:
                 self.answer({}, held.refusal(error))
 

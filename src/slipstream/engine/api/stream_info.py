@@ -16,24 +16,29 @@ SUBJECTS_PER_PAGE = 100_000
 
 
 def first_seq(stream: Stream) -> int:
-    """The first sequence, or where the next message goes. A stream that never had a message shows
-    0, unless it was made with a `first_seq` or purged since the server started."""
-    return stream.log.first_seq if stream.log.last_seq or stream.shows_front else 0
+    """The first sequence, or where the next message goes."""
+    return _shown_first(stream, Counts(*stream.log.counts()))
+
+
+def _shown_first(stream: Stream, counts: Counts) -> int:
+    """A stream that never had a message shows 0, unless it was made with a `first_seq` or purged
+    since the server started."""
+    return counts.first_seq if counts.last_seq or stream.shows_front else 0
 
 
 def stream_state(stream: Stream) -> "StreamState":
     """Counts, sequences and times; of a stream that has failed those that are durable."""
     log = stream.log
     counts = Counts(*log.counts())
-    first, first_ts = first_seq(stream), log.first_ts
+    first_ts = log.first_ts
     if stream.failed and log.durable_counts is not None:
         counts = Counts(*log.durable_counts)
-        if counts.first_seq != log.first_seq:
-            first, first_ts = counts.first_seq, 0
+        if not counts.messages or counts.first_seq != log.first_seq:
+            first_ts = 0
     state: StreamState = {
         "messages": counts.messages,
         "bytes": counts.bytes,
-        "first_seq": first,
+        "first_seq": _shown_first(stream, counts),
         "first_ts": time_text(first_ts),
         "last_seq": counts.last_seq,
         "last_ts": time_text(counts.last_ts),
