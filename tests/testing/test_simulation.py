@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.api import messages
+from slipstream.engine.api import covered, messages, stream_info
 from slipstream.engine.api.dispatch import WhenDurable
 from slipstream.engine.commit.commit import BatchJob
+from slipstream.engine.consumer import life
 from slipstream.engine.consumer.dead_letters import DeadLetters
 from slipstream.engine.consumer.letter_box import LetterBox
+from slipstream.engine.consumer.life import ConsumerLife
 from slipstream.engine.jetstream import jetstream
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.ttl import MessageTtls
@@ -113,7 +115,7 @@ class LazyRunner(HandRunner):
 
 def test_a_lazy_fsync_is_found() -> None:
     violation = found(lambda seed: Simulation(seed, runner=LazyRunner))
-    assert violation.startswith(("durable:", "consumer:"))
+    assert violation.startswith(("durable:", "consumer:", "info:"))
 
 
 class DiskWithoutChecksums(SimulatedDisk):
@@ -130,6 +132,52 @@ class DiskWithoutChecksums(SimulatedDisk):
                 sum_ = zlib.crc32(harmed[start + 4 : record.end], salt)
                 self.overwrite(path, start, sum_.to_bytes(4, "little"))
                 return
+
+
+def test_an_answer_that_shows_what_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: answers leave at once, whatever they show."""
+    monkeypatch.setattr(covered, "covered", lambda js, fields, streams=(), consumers=(): fields)
+    assert found(Simulation).startswith("info: the stream ends at")
+
+
+def test_a_purge_that_is_shown_and_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: only what is stored is waited for."""
+
+    def hasty(js: Any, fields: Any, streams: Any = (), consumers: Any = ()) -> Any:
+        streams = [one for one in streams if one.log.last_seq > one.log.durable_seq]
+        return answer(js, fields, streams, consumers)
+
+    answer = covered.covered
+    monkeypatch.setattr(covered, "covered", hasty)
+    assert found(Simulation).startswith("info: [")
+
+
+def test_a_position_that_is_shown_and_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: plain acknowledgements are shown before their commit."""
+    monkeypatch.setattr(ConsumerLife, "is_shown", True)
+    assert "was shown at" in found(lambda seed: crashing(Simulation(seed)))
+
+
+def test_a_position_that_is_shown_as_a_later_one_than_was_saved_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: a position among messages that are not durable yet counts as saved."""
+    monkeypatch.setattr(life, "is_ahead", lambda consumer: False)
+    assert "was shown at" in found(Simulation)
+
+
+def test_a_stream_that_has_failed_and_shows_what_is_not_durable_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: it shows what it has in memory."""
+
+    def boast(stream: Stream) -> Any:
+        counts = stream.log.counts()
+        return {"first_seq": counts[2], "last_seq": counts[3]}
+
+    monkeypatch.setattr(stream_info, "stream_state", boast)
+    violation = found(lambda seed: Simulation(seed, trouble=True))
+    assert violation.startswith("info: the stream ends at")
 
 
 def test_a_missing_checksum_is_found() -> None:

@@ -25,6 +25,7 @@ from slipstream.testing.driver import BEGIN, Client, Driver, HandRunner, Message
 from slipstream.testing.driver import encode as encode_publish
 from slipstream.testing.invariants import check_invariants
 from slipstream.testing.ledger import Ledger, Published, Reader, ViolationError
+from slipstream.testing.looks import Looks, Trust
 from slipstream.testing.neighbour import NEIGHBOUR, SUBJECT, Neighbour
 from slipstream.testing.newcomers import Newcomers
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -38,6 +39,7 @@ PLENTY = 1 << 40  # bytes of a disk that is not full
 HISTORY_SHOWN = 30
 DEAD = "DEAD"  # takes the dead letters, where there are any
 AGAIN = 6 * SECOND // 5  # after which what could not be stored as one was offered again
+LOOKS = 0.15  # of moves are followed by a look at the stream or a consumer
 GATHERED = 0.2  # of turns that store something leave it to the next one
 ROUNDS_MAX = 20  # of these, after which all that is stored has to be committed or taken back
 LATE_MAX = 2 * SECOND  # after which an expired message is gone while the server runs
@@ -94,8 +96,10 @@ class Simulation:
         self.neighbour = Neighbour(Random(seed + 2))
         self.newcomers = Newcomers(Random(seed + 3))
         self._gathering = Random(seed + 4)
+        self.looks = Looks(Random(seed + 5))
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
+        self._was_full = False  # whether the disk has been, since then
         self.publisher = self.driver.client()
         self.ledger = self._create()
         self._api(f"STREAM.CREATE.{NEIGHBOUR}", {"name": NEIGHBOUR, "subjects": [SUBJECT]})
@@ -207,6 +211,8 @@ class Simulation:
                 self.driver.gathers = gathers and self._gathering.random() < GATHERED
                 move()
                 self.driver.gathers = False
+                if self.looks.random.random() < LOOKS:
+                    self._look()
                 check_invariants(self.driver.engine)
                 self._collect()
             self._rest()
@@ -227,10 +233,13 @@ class Simulation:
         for worker in self.workers.values():
             for message in worker.client.take():
                 self._take(worker, message)
+        self.looks.arrived()
 
     def _take_answer(self, message: Message) -> bool:
         """A publish acknowledgement; True if it is something else."""
         if self.neighbour.take(message) or self.newcomers.take(message):
+            return False
+        if self._take_look(message):
             return False
         published = self._waiting.pop(message.subject, None)
         if published is None:
@@ -255,6 +264,8 @@ class Simulation:
             seq = int(message.reply.split(".")[5])
             self._note(f"{worker.reader.name} got {seq}")
             self.ledger.delivered(worker.reader, seq, message.subject, message.body)
+            if not self.ledger.is_harmed:
+                self.looks.delivered(worker.reader.name, seq)
             worker.replies[seq] = message.reply
             if message.sid in worker.requests:
                 worker.requests[message.sid] -= 1
@@ -426,6 +437,37 @@ class Simulation:
             self.driver.make_places(ends_turn=False)
         self.publisher.send(together or frame)
 
+    def _look(self) -> None:
+        """Somebody wants to know how the stream or a consumer is."""
+        self._note("a look")
+        self.publisher.send(self.looks.frame(STREAM, list(self.workers)))
+
+    def _take_look(self, message: Message) -> bool:
+        """The answer to that; True if it is one."""
+        state = self.driver.js.state
+        has_failed = bool(self.driver.js.streams[STREAM].failed)
+        is_full = self.disk.capacity != PLENTY
+        trust = Trust(
+            ends=not (is_full or (has_failed and self._was_full)),
+            removals=not (is_full or has_failed),
+            kept=not (is_full or state.log.failed or state.is_refused),
+        )
+        info = self.looks.take(message, STREAM, trust)
+        if info and trust.kept:
+            text = info["config"].get("description", "")
+            if text in self._descriptions:
+                self._descriptions = self._descriptions[self._descriptions.index(text) :]
+        return info is not None
+
+    def _check_looks(self) -> None:
+        """All that was shown before a crash is as it was, or has gone on."""
+        asked = {"deleted_details": True}
+        state = self._api(f"STREAM.INFO.{STREAM}", asked)["state"]
+        infos = [self._api(f"CONSUMER.INFO.{STREAM}.{name}", b"") for name in self.workers]
+        if not self.ledger.is_harmed:
+            floors = {info["name"]: info["ack_floor"]["stream_seq"] for info in infos}
+            self.looks.restarted(state, floors)
+
     def _check_consumers(self) -> None:
         """The consumers are there of which the last answer, or a request since, says so."""
         found = self._api(f"CONSUMER.NAMES.{STREAM}", b"")["consumers"]
@@ -452,7 +494,7 @@ class Simulation:
         if sequences is not None:
             self._note(f"gone are {sorted(sequences)}")
             self.ledger.removal_confirmed(sequences)
-        if text is not None:
+        if text in self._descriptions:  # else a look has shown a later one
             self._descriptions = self._descriptions[self._descriptions.index(text) :]
         return False
 
@@ -480,6 +522,7 @@ class Simulation:
     def _fill_disk(self) -> None:
         """There is hardly any space left, until the next rest."""
         self._note("the disk is full")
+        self._was_full = True
         self.disk.capacity = self.disk.used() + self.random.choice((0, 300, 5_000))
 
     def _fail_operation(self) -> None:
@@ -621,6 +664,7 @@ class Simulation:
         self.disk.heal()
         self.driver = self._begin(self.driver.clock.now + SECOND)
         self._awake_since = self.driver.clock.now
+        self._was_full = False
         self.publisher = self.driver.client()
         self.ledger.restarted()
         for worker in self.workers.values():
@@ -628,6 +672,7 @@ class Simulation:
             worker.requests.clear()
             worker.confirming.clear()
         self._check_configuration()
+        self._check_looks()
         self._check_consumers()
         stored = self._stored()
         self._check_letters(stored)

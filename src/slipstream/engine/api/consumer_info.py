@@ -12,10 +12,15 @@ from slipstream.model.times import time_text
 if TYPE_CHECKING:
     from slipstream.engine.protocol.infos import ConsumerInfo, SequenceInfo
 
+LAST = 2**64 - 1  # no sequence is higher
+
 
 def consumer_info(consumer: Consumer, with_version: bool = True) -> "ConsumerInfo":
-    """ConsumerInfo."""
+    """ConsumerInfo; where the stream has failed, nothing beyond its last durable message."""
     consumer.catch_up()
+    last = consumer.stream.readable_seq if consumer.stream.failed else LAST
+    delivered_seq = min(consumer.delivered_stream_seq, last)
+    floor_seq = min(consumer.floor_stream_seq, last)
     config = consumer.config.emit()
     if with_version:
         config["metadata"] = shown_metadata(config["metadata"])
@@ -24,10 +29,8 @@ def consumer_info(consumer: Consumer, with_version: bool = True) -> "ConsumerInf
         "name": consumer.name,
         "created": time_text(consumer.created),
         "config": config,
-        "delivered": _place(
-            consumer.delivered_seq, consumer.delivered_stream_seq, consumer.delivered_at
-        ),
-        "ack_floor": _place(consumer.floor_seq, consumer.floor_stream_seq, consumer.acked_at),
+        "delivered": _place(consumer.delivered_seq, delivered_seq, consumer.delivered_at),
+        "ack_floor": _place(consumer.floor_seq, floor_seq, consumer.acked_at),
         "num_ack_pending": len(consumer.pending),
         "num_redelivered": 0 if consumer.config.max_deliver == 1 else len(consumer.redelivered),
         "num_waiting": 0,

@@ -167,7 +167,13 @@ class StateCommit:
             return True
         if self.dirty or progress.under_way or progress.again:
             return False
-        return self._problem != "" or not self.log.is_awaited
+        return self.is_refused or not self.log.is_awaited
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the disk has refused the last checkpoint, so that a full log may be full for
+        long."""
+        return self._problem != ""
 
     def _commit_later(self, is_awaited: bool) -> None:
         if is_awaited:

@@ -15,7 +15,7 @@ from slipstream.engine.commit.state_commit import CONTENT_BYTES_MAX
 from slipstream.engine.consumer.config import ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.redelivery import redeliver_overdue
-from slipstream.engine.consumer.state import encode_meta, encode_state
+from slipstream.engine.consumer.state import encode_meta, encode_state, is_ahead
 from slipstream.engine.consumer.watched import end_every_watch
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.watch import RESET
@@ -52,6 +52,7 @@ class ConsumerLife:
         self._saving = False
         self._waits_for_stream = False  # with a state that is to be saved
         self._writes_large = False  # the position is on its way to its own file
+        self._was_ahead = False  # when it was encoded last
         self._save_timer: Any = None
         self._waiting: list[Waiting] = []
         self._forsaken: ConsumerStore | None = None  # files of a consumer that lives on in memory
@@ -272,18 +273,31 @@ class ConsumerLife:
         consumer = self.consumer
         if consumer.store is None or consumer.pending.size > SHOWN_PENDING_MAX:
             return True
-        log = consumer.stream.js.state.log
-        if log.failed or log.is_held():
+        state = consumer.stream.js.state
+        log = state.log
+        if log.failed or (state.is_refused and log.is_held()):
             return True
         return not (self._is_late or log.is_on_its_way(consumer.store.state))
 
     @property
     def _is_late(self) -> bool:
         """Whether the commit log does not have the position yet."""
-        return self.is_unsaved or self._writes_large
+        is_short = self._was_ahead and not self.consumer.stream.failed
+        return self.is_unsaved or self._writes_large or is_short
 
     def when_shown(self, done: Callable[[Exception | None], None]) -> None:
         """Call back once what may be shown now survives a crash, or the disk has refused it."""
+        if self._was_ahead or is_ahead(self.consumer):
+
+            def settled(error: Exception | None) -> None:
+                self.consumer.unsaved = True
+                self._when_kept(done)
+
+            self.consumer.stream.when_settled(settled)
+        else:
+            self._when_kept(done)
+
+    def _when_kept(self, done: Callable[[Exception | None], None]) -> None:
         if self._is_late:
             self.when_saved(lambda: done(None), lambda error: done(None))
         else:
@@ -300,6 +314,7 @@ class ConsumerLife:
             return
         state = consumer.stream.js.state
         content = encode_state(consumer)
+        self._was_ahead = is_ahead(consumer)
         if not state.has_room(len(content)):  # a checkpoint is about to make some
             consumer.unsaved = True
             self.changed()

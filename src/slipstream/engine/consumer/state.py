@@ -47,14 +47,14 @@ def encode_state(consumer: "Consumer") -> bytes:
     sequences, which a position beyond them would take for settled.
     """
     initial = consumer.initial[consumer.initial_at :]
-    visible = consumer.stream.visible_seq
     delivered = consumer.delivered_stream_seq
     floor = consumer.floor_stream_seq
     next_seq = consumer.next_seq
-    if next_seq <= consumer.log.last_seq + 1:  # else it begins in the future
-        delivered = min(delivered, visible)
-        floor = min(floor, visible)
-        next_seq = min(next_seq, visible + 1)
+    if not begins_later(consumer):
+        durable = consumer.stream.readable_seq
+        delivered = min(delivered, durable)
+        floor = min(floor, durable)
+        next_seq = min(next_seq, durable + 1)
     return pack_position(
         consumer.created,
         (consumer.delivered_seq, delivered, consumer.delivered_at),
@@ -64,6 +64,17 @@ def encode_state(consumer: "Consumer") -> bytes:
         consumer.redelivered,
         initial,
     )
+
+
+def begins_later(consumer: "Consumer") -> bool:
+    """Whether it begins at a sequence that is still to come."""
+    return consumer.next_seq > consumer.log.last_seq + 1
+
+
+def is_ahead(consumer: "Consumer") -> bool:
+    """Whether its position is encoded as an earlier one, because of what is not durable yet."""
+    furthest = max(consumer.delivered_stream_seq, consumer.floor_stream_seq)
+    return not begins_later(consumer) and furthest > consumer.stream.readable_seq
 
 
 def pack_position(
