@@ -290,7 +290,7 @@ class _Found:
         self.has_first_format = has_first_format
         self.lost_before = log.lost.count
         self.front = log.first_seq
-        self.last_seq = log.last_seq
+        self.before = self.last_seq = log.last_seq  # where an empty log begins
         self.last_ts = 0
         self.removed: list[tuple[int, int, int]] = []  # first, end, told by segment
         self.unfooted: list[Segment] = []
@@ -427,6 +427,8 @@ class _Found:
             # A crash before that is saved finds what this start has found. With many streams to
             # open, the syncs would be what a start takes longest for.
             log.keep_end_later()
+        elif log.last_seq > self.before:  # by the name of a file in which nothing is, and that goes
+            log.keep_end_at_once()
 
     def _is_damaged(self) -> bool:
         """Whether something was found to be lost."""
