@@ -5,6 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from slipstream.engine.api import covered
 from slipstream.engine.consumer.life import ConsumerLife
 from slipstream.group import Member
 from slipstream.group.leader import Leader
@@ -84,6 +85,11 @@ def test_a_double_acknowledgement_that_is_answered_at_once_is_found(
 ) -> None:
     monkeypatch.setattr(ConsumerLife, "when_saved", lambda life, done: done())
     assert first_found(("position:",)) is not None
+
+
+def test_information_that_no_majority_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covered, "covered", lambda js, fields, streams=(), consumers=(): fields)
+    assert first_found(("info:",)) is not None
 
 
 def test_an_engine_that_goes_on_after_its_server_was_deposed_is_found(

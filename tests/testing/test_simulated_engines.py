@@ -34,6 +34,6 @@ def test_much_happens_in_some_lives() -> None:
     kinds = {call.kind for group in groups for call in group.history.calls if call.is_known}
     assert kinds == {
         "publish", "put", "get", "purge", "delete", "add", "total", "create", "drop", "look",
-        "fetch", "settle", "remove",
+        "fetch", "settle", "remove", "end", "floor",
     }  # fmt: skip
     assert any(not call.is_known for group in groups for call in group.history.calls)

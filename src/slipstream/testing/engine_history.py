@@ -8,6 +8,8 @@ never came may have taken effect at any time since, or never.
 * What a stream has stored is there for good, once, and in the order of calls that followed each
   other, unless it was deleted.
 * What a double acknowledgement has settled is never delivered to whoever asks after that.
+* Where the stream ends by its information, it has ended since: what is published later comes
+  after that. Nothing is delivered later that a consumer's information says is settled.
 """
 
 from collections import defaultdict
@@ -28,6 +30,7 @@ class EngineHistory:
         self.answered = 0  # calls
         self._bodies: dict[int, bytes] = {}  # by sequence, as anybody was told
         self._settled: dict[int, int] = {}  # by sequence, since which moment
+        self._floors: list[tuple[int, int]] = []  # (moment, up to which all was settled)
 
     def tick(self) -> int:
         """The next moment."""
@@ -50,6 +53,8 @@ class EngineHistory:
             self._told(call.answer, call.argument)
         elif call.kind == "settle":
             self._settled.setdefault(call.argument, call.end)
+        elif call.kind == "floor":
+            self._floors.append((call.end, call.answer))
 
     def _told(self, seq: int, body: bytes) -> None:
         known = self._bodies.setdefault(seq, body)
@@ -62,6 +67,8 @@ class EngineHistory:
         since = self._settled.get(seq)
         if since is not None and since < call.start:
             raise ViolationError(f"position: {seq} was settled, and is delivered again")
+        if any(since < call.start and seq <= floor for since, floor in self._floors):
+            raise ViolationError(f"position: {seq} was shown as settled, and is delivered")
         for one in self.calls:
             is_gone = one.kind == "remove" and one.argument == seq and not one.is_refused
             if is_gone and one.end < call.start:
@@ -78,6 +85,7 @@ class EngineHistory:
     def check(self) -> None:
         """Compare all that was told. Raises `ViolationError`."""
         self._check_order()
+        self._check_ends()
         models = {"value": self._value_model(), "total": _total, "name": _name}
         keys: dict[str, list[Call]] = defaultdict(list)
         for call in self.calls:
@@ -129,6 +137,35 @@ class EngineHistory:
                 at += 1
             if call.answer <= last:
                 raise ViolationError(f"order: {call} is not behind {last}, answered before it")
+
+    def _check_ends(self) -> None:
+        """What was stored before a look at the stream's end is not behind that, and what was sent
+        after it is; an end never moves back."""
+        looks = [call for call in self.calls if call.kind in ("end", "floor") and call.is_known]
+        for kind in ("end", "floor"):
+            last = 0
+            by_end = sorted((call for call in looks if call.kind == kind), key=lambda c: c.end)
+            at = 0
+            for call in sorted(by_end, key=lambda call: call.start):
+                while by_end[at].end < call.start:
+                    last = max(last, by_end[at].answer)
+                    at += 1
+                if call.answer < last:
+                    raise ViolationError(f"info: the {kind} is {call.answer}, and was {last}")
+        first: dict[bytes, int] = {}
+        for call in self.calls:
+            if call.kind == "publish":
+                first.setdefault(call.argument, call.start)
+        for call in self.calls:
+            if call.kind != "publish" or not call.is_known or call.is_refused:
+                continue
+            for look in looks:
+                if look.kind != "end":
+                    continue
+                if call.end < look.start and call.answer > look.answer:
+                    raise ViolationError(f"info: {call.answer} was stored, the end {look.answer}")
+                if look.end < first[call.argument] and call.answer <= look.answer:
+                    raise ViolationError(f"info: {call.answer} comes after the end {look.answer}")
 
     def _value_model(self) -> Callable[[int, Call], int | None]:
         """The last value of a subject: a state is the number of the write that made it."""

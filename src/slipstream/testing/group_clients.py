@@ -177,6 +177,8 @@ class Workload:
             (2, self._create),
             (2, self._drop),
             (2, self._look),
+            (2, self._look_at_stream),
+            (2, self._look_at_position),
             (5, self._fetch),
             (8, self._acknowledge),
             (1, self._remove),
@@ -408,6 +410,26 @@ class Workload:
         kind = "CONSUMER" if "." in name else "STREAM"
         self._api(caller, call, f"{kind}.INFO.{name}", None, judge)
 
+    # -- what information says -------------------------------------------------------------------
+
+    def _look_at_stream(self, caller: Caller) -> None:
+        """Where the stream ends."""
+
+        def judge(found: Found) -> Outcome:
+            return None if "error" in found else (found["state"]["last_seq"], False)
+
+        call = self.history.begin("end", "")
+        self._api(caller, call, f"STREAM.INFO.{STREAM}", None, judge)
+
+    def _look_at_position(self, caller: Caller) -> None:
+        """Up to where the consumer's messages are settled."""
+
+        def judge(found: Found) -> Outcome:
+            return None if "error" in found else (found["ack_floor"]["stream_seq"], False)
+
+        call = self.history.begin("floor", "")
+        self._api(caller, call, f"CONSUMER.INFO.{STREAM}.{CONSUMER}", None, judge)
+
     # -- a consumer ------------------------------------------------------------------------------
 
     def _fetch(self, caller: Caller) -> None:
@@ -474,7 +496,7 @@ class Workload:
     def read_all(self, ready: Callable[[], None]) -> None:
         """Read everything there is; then `ready`."""
         caller = Caller(f"r{self.history.moment}", self.world, self)
-        steps: list[Callable[[Caller], None]] = []
+        steps: list[Callable[[Caller], None]] = [self._look_at_stream, self._look_at_position]
         for subject in ("k.a", "k.b", "k.c"):
             steps.append(lambda caller, subject=subject: self._get(caller, subject))  # type: ignore[misc]
         for subject in ("c.a", "c.b"):
