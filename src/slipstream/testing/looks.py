@@ -16,7 +16,7 @@ from slipstream.testing.ledger import ViolationError
 
 @dataclass
 class Trust:
-    """What of an answer the disk's trouble leaves to be relied on (docs/storage.md#infos)."""
+    """What of an answer the disk's trouble leaves to be relied on (docs/storage.md)."""
 
     ends: bool = True  # where the stream begins and ends
     removals: bool = True  # what has gone between
