@@ -290,7 +290,8 @@ class _Found:
         self.has_first_format = has_first_format
         self.lost_before = log.lost.count
         self.front = log.first_seq
-        self.before = self.last_seq = log.last_seq  # where an empty log begins
+        self.last_seq = log.last_seq
+        self.named_seq = 0  # the last one before a file that has nothing but its name, and goes
         self.last_ts = 0
         self.removed: list[tuple[int, int, int]] = []  # first, end, told by segment
         self.unfooted: list[Segment] = []
@@ -427,7 +428,7 @@ class _Found:
             # A crash before that is saved finds what this start has found. With many streams to
             # open, the syncs would be what a start takes longest for.
             log.keep_end_later()
-        elif log.last_seq > self.before:  # by the name of a file in which nothing is, and that goes
+        elif 0 < self.named_seq == log.last_seq:
             log.keep_end_at_once()
 
     def _is_damaged(self) -> bool:
@@ -515,7 +516,8 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
         if is_last and file.size() < HEADER_SIZE:
             file.close()
             log.disk.remove(path)  # created, but nothing was ever written to it
-            found.last_seq = max(found.last_seq, segment.base - 1)
+            found.named_seq = segment.base - 1
+            found.last_seq = max(found.last_seq, found.named_seq)
             return
     if segment.base != int(name[:20]) and segment.base <= found.last_seq:
         file.close()
