@@ -429,7 +429,7 @@ class _Found:
             # open, the syncs would be what a start takes longest for.
             log.keep_end_later()
         elif 0 < self.named_seq == log.last_seq:
-            log.keep_end_at_once()
+            log.keep_end_later()
 
     def _is_damaged(self) -> bool:
         """Whether something was found to be lost."""

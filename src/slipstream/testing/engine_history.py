@@ -140,18 +140,8 @@ class EngineHistory:
 
     def _check_ends(self) -> None:
         """What was stored before a look at the stream's end is not behind that, and what was sent
-        after it is; an end never moves back."""
-        looks = [call for call in self.calls if call.kind in ("end", "floor") and call.is_known]
-        for kind in ("end", "floor"):
-            last = 0
-            by_end = sorted((call for call in looks if call.kind == kind), key=lambda c: c.end)
-            at = 0
-            for call in sorted(by_end, key=lambda call: call.start):
-                while by_end[at].end < call.start:
-                    last = max(last, by_end[at].answer)
-                    at += 1
-                if call.answer < last:
-                    raise ViolationError(f"info: the {kind} is {call.answer}, and was {last}")
+        after it is."""
+        looks = [call for call in self.calls if call.kind == "end" and call.is_known]
         first: dict[bytes, int] = {}
         for call in self.calls:
             if call.kind == "publish":
@@ -160,8 +150,6 @@ class EngineHistory:
             if call.kind != "publish" or not call.is_known or call.is_refused:
                 continue
             for look in looks:
-                if look.kind != "end":
-                    continue
                 if call.end < look.start and call.answer > look.answer:
                     raise ViolationError(f"info: {call.answer} was stored, the end {look.answer}")
                 if look.end < first[call.argument] and call.answer <= look.answer:
