@@ -168,3 +168,24 @@ def test_damage_in_the_newest_segment_is_not_found_again_once_its_report_has_end
     assert not log.lost.count
     fill(log, 1)
     assert readable(log) == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_search_by_time_passes_any_number_of_damaged_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, count = SimulatedDisk(Random(1)), 60_000
+    log = opened(disk, 32 * 1024 * 1024)
+    for _ in range(count):
+        put(log, b"s", b"harmed")
+    commit(log)
+    log.cut()
+    put(log, b"s", b"whole")
+    commit(log)
+    log.close()
+    log = opened(disk, 32 * 1024 * 1024)
+    (path,) = [path for path in disk.files(".seg") if path.endswith("/00000000000000000001.seg")]
+    file = disk.open(path)
+    file.pwrite(0, file.pread(0, file.size()).replace(b"harmed", b"HARMED"))
+    # The report of each would take its time; the search is what this is about.
+    monkeypatch.setattr(damage, "set_aside", lambda *_, **__: True)
+    assert log.seq_at(1_000 + count // 2) == count + 1

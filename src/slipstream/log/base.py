@@ -379,6 +379,13 @@ class Log:
 
     def seq_at(self, ts: _int) -> _int:
         """The first live sequence stored at or after `ts` (ns); ``last_seq + 1`` if none is."""
+        found = 0
+        while not found:  # no call within a call: there may be a hundred thousand damaged messages
+            found = self._seq_at(ts)
+        return found
+
+    def _seq_at(self, ts: _int) -> _int:
+        """The same; 0 if a message that was looked at is damaged, and gone now."""
         for block in self.blocks:
             if block.live == 0 or block.last_ts < ts:
                 continue
@@ -391,7 +398,7 @@ class Log:
                     high = middle
                     continue
                 if not self.read(block.base + used, self._scratch):
-                    return self.seq_at(ts)  # it was damaged, and is gone now
+                    return 0
                 if self._scratch.ts >= ts:
                     high = middle
                 else:
