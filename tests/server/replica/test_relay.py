@@ -31,10 +31,11 @@ class Leader:
     """Sends without an end to who says anything; counts who is there."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.total = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.count += 1
+        self.total += 1
         try:
             while await reader.read(100):
                 while True:
@@ -120,6 +121,28 @@ async def test_more_clients_than_there_is_room_for_are_refused(
     for _, one in clients:
         one.close()
     await until(lambda: leader.count == 0, "they have gone")
+
+
+async def test_clients_are_brought_to_the_leader_a_few_at_a_time(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once would take longer than each of them waits."""
+    monkeypatch.setattr(relay_module, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(relay_module, "LEADER_SECONDS_MAX", 60.0)
+    server = await asyncio.start_server(leader.serve, LOCAL, 0)
+    relay = Relay(LOCAL, 0, Logger(Lines(), LoggingOptions()))
+    await relay.listen()
+    clients = [await asyncio.open_connection(LOCAL, relay.port) for _ in range(5)]
+    await until(lambda: relay.total == 5, "they are there")
+    silent = f"{LOCAL}:{server.sockets[0].getsockname()[1]}"
+    relay.follow(silent, KEY)  # it does not answer
+    await until(lambda: leader.count == 2, "two of them are on their way")
+    await asyncio.sleep(0)  # the others would be, too
+    assert leader.total == 2
+    await relay.close()
+    for _, writer in clients:
+        writer.close()
+    server.close()
 
 
 KEY = relay_key(b"secret", "token")

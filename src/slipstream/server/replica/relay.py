@@ -17,6 +17,9 @@ from slipstream.server.room import RESERVE_IN_GROUP, Room, descriptors_for_clien
 from slipstream.server.seldom import Seldom
 
 LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
+# Clients that are brought to the leader at the same time; the next ones wait. When thousands come
+# at once, all of them together would take longer than they wait, and come again.
+AT_ONCE_MAX = 64
 AGAIN_SECONDS = 0.05  # between attempts to connect to it
 # A client that takes nothing is cut off by the leader, which then says so to whom it may concern.
 # The follower looks this much later, because it does not see that while it waits for the client.
@@ -81,6 +84,7 @@ class Relay:
         self.leader = ""  # host and port; "": nobody knows
         self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
+        self._gate = asyncio.Semaphore(AT_ONCE_MAX)
         self._servers: list[asyncio.Server] = []
         self.clients: dict[int, Relayed] = {}  # who is there, by number
         self.total = 0  # who has come so far
@@ -168,7 +172,10 @@ class Relay:
     async def _bring(self, client: Relayed, reader: asyncio.StreamReader) -> None:
         writer = client.writer
         try:
-            async with asyncio.timeout(LEADER_SECONDS_MAX):
+            async with asyncio.timeout(LEADER_SECONDS_MAX), self._gate:
+                if reader.at_eof():  # it has not waited for its turn
+                    writer.transport.abort()
+                    return
                 there = await self._reach(client)
         except _RefusedError as error:
             await self._refuse(client, reader, error.said)
