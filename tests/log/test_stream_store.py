@@ -1,14 +1,26 @@
 """Small files and directories: a crash leaves the old or the new, never half of either."""
 
+import threading
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.log import stream_store
 from slipstream.log.disk import OsDisk
 from slipstream.log.file_log import FileLog
-from slipstream.log.stream_store import Closing, ConsumerStore, Late, Store, StreamStore, TwinFile
+from slipstream.log.stream_store import (
+    BLOCKS_READ_ALONE,
+    Closing,
+    ConsumerStore,
+    Late,
+    Store,
+    StreamStore,
+    TwinFile,
+)
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 
@@ -239,7 +251,20 @@ def test_any_name_is_a_directory_of_its_own(name: str) -> None:
     assert store.stream("$G", name).meta.load() == b"meta"
 
 
-def test_logs_that_several_threads_open_are_those_that_one_opens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_logs_that_several_threads_open_are_those_that_one_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    blocks = count(step=2 * BLOCKS_READ_ALONE if waits else 0)
+    monkeypatch.setattr(stream_store, "_blocks_read", lambda: next(blocks))
+    used = set()
+    open_one = StreamStore.open_log
+
+    def open_log(self: StreamStore, *arguments: Any) -> FileLog:
+        used.add(threading.get_ident())
+        return open_one(self, *arguments)
+
+    monkeypatch.setattr(StreamStore, "open_log", open_log)
     store = Store(OsDisk(), str(tmp_path))
     for n in range(20):
         stream = store.stream("$G", f"S{n}")
@@ -258,3 +283,4 @@ def test_logs_that_several_threads_open_are_those_that_one_opens(tmp_path: Path)
             if isinstance(log, FileLog):
                 log.close()
     assert found == [list(range(20))] * 2
+    assert (len(used) > 1) == waits  # threads that would take turns cost more than they save
