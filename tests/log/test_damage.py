@@ -10,7 +10,7 @@ from slipstream.log.file_log import FileLog
 from slipstream.log.record import COMMIT_SIZE
 from slipstream.log.segment import HEADER_SIZE
 from slipstream.testing.simulated_disk import SimulatedDisk
-from tests.log.storing import commit, fill, opened, readable
+from tests.log.storing import commit, fill, opened, put, readable
 
 SEGMENT = 2_000  # about fourteen messages
 
