@@ -29,6 +29,7 @@ from slipstream.group.messages import (
     Promise,
     Refused,
     RegisterValue,
+    Release,
     Seal,
     Sealed,
     Trimmed,
@@ -179,6 +180,31 @@ def test_a_promise_of_the_register_is_answered_once_it_is_synced() -> None:
     assert answers(one, Prepare(Ballot(2, "n2"))) == [Outbid(Ballot(2, "n2"), ballot)]
     assert answers(one, Accept(ballot, value)) == []
     assert finish_jobs(one) == [Accepted(ballot)]
+
+
+def test_who_follows_a_leader_wants_the_register_no_more() -> None:
+    one = member(State(sealed=1))
+    assert asks(one, LATER)
+    (question,) = answers(one, WouldSeal(LATER))
+    assert isinstance(question, Prepare)
+    answers(one, Outbid(question.ballot, Ballot(9, "n2")))
+    answers(one, Heartbeat(2, 0, BEGINNING, 0, 0))
+    one.tick(LATER + SECOND)
+    assert one.take_messages() == []
+
+
+def test_a_successor_takes_the_epoch_after_one_that_another_server_has_given_up() -> None:
+    one = member(State(sealed=1))
+    (question,) = answers(one, Release(1, "n1"))
+    given_up = RegisterValue(2, "n3", NAMES)
+    for wanted in (given_up, RegisterValue(3, "n1", NAMES)):
+        assert isinstance(question, Prepare)
+        finish_jobs(one)
+        (change,) = answers(one, Promise(question.ballot, Ballot(1, "n3"), given_up))
+        assert change == Accept(question.ballot, wanted)
+        finish_jobs(one)
+        (question,) = answers(one, Accepted(question.ballot))
+    assert question == Seal(3)
 
 
 def leader_of(

@@ -82,6 +82,7 @@ class Candidate:
         self._after = 0  # index after which entries were asked for last
         self._has_read = False  # the register, while nobody answers
         self.stage = Stage.ASKING
+        self._is_successor = is_successor
         if is_successor:  # the leader itself says that nobody leads any more
             self._take(now)
         else:
@@ -159,7 +160,9 @@ class Candidate:
             return True
         self.epoch = outcome.value.epoch + 1
         is_own = outcome.value.leader == self._name  # of an earlier process, or given up
-        if is_own and self._name in outcome.value.members:
+        # Who handed over to this server led although another one had taken that epoch, and has
+        # given it up.
+        if (is_own or self._is_successor) and self._name in outcome.value.members:
             self._take(now)
             return True
         return False

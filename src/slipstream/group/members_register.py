@@ -65,7 +65,9 @@ class MembersRegister:
         self._propose(now, value, self._membership())
 
     def give_up(self) -> None:
-        """See `Register`. What a ballot has begun is brought to its end, which costs nothing."""
+        """See `Register`. It is not asked for again: a ballot that came to its end after all, while
+        another server leads, would stand in the way of who is to lead next."""
+        self._proposal = None
 
     def _propose(self, now: int, value: RegisterValue, membership: Membership) -> None:
         self._round = max(self._round, self._outbox.state.promised.round) + 1
