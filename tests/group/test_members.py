@@ -193,6 +193,20 @@ def test_who_follows_a_leader_wants_the_register_no_more() -> None:
     assert one.take_messages() == []
 
 
+def test_who_is_outbid_bids_higher_at_once_and_the_next_time_after_a_while() -> None:
+    one = member(State(sealed=1))
+    (question,) = answers(one, Release(1, "n1"))
+    assert isinstance(question, Prepare)
+    assert question.ballot < Ballot(9, "n2")
+    (higher,) = answers(one, Outbid(question.ballot, Ballot(9, "n2")))
+    assert higher == Prepare(Ballot(10, "n1"))
+    assert answers(one, Outbid(Ballot(10, "n1"), Ballot(11, "n2"))) == []
+    one.tick(LATER + 99 * MILLISECOND)
+    assert one.take_messages() == []
+    one.tick(LATER + 100 * MILLISECOND)
+    assert ("n2", Prepare(Ballot(12, "n1"))) in one.take_messages()
+
+
 def test_a_successor_takes_the_epoch_after_one_that_another_server_has_given_up() -> None:
     one = member(State(sealed=1))
     (question,) = answers(one, Release(1, "n1"))

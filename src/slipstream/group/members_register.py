@@ -69,9 +69,12 @@ class MembersRegister:
         another server leads, would stand in the way of who is to lead next."""
         self._proposal = None
 
-    def _propose(self, now: int, value: RegisterValue, membership: Membership) -> None:
+    def _propose(
+        self, now: int, value: RegisterValue, membership: Membership, may_bid_again: bool = True
+    ) -> None:
         self._round = max(self._round, self._outbox.state.promised.round) + 1
-        self._proposal = _Proposal(Ballot(self._round, self._name), value, membership, now)
+        ballot = Ballot(self._round, self._name)
+        self._proposal = _Proposal(ballot, value, membership, now, may_bid_again)
         self._ask(self._proposal)
 
     def _ask(self, proposal: "_Proposal") -> None:
@@ -103,7 +106,7 @@ class MembersRegister:
             case Outbid(ballot, promised):
                 self._round = max(self._round, promised.round)
                 if self._proposal is not None and ballot == self._proposal.ballot:
-                    self._proposal.is_outbid = True
+                    self._outbid(self._proposal)
 
     # -- acceptor --------------------------------------------------------------------------------
 
@@ -125,6 +128,15 @@ class MembersRegister:
         self._outbox.send_synced(sender, Accepted(ballot))
 
     # -- proposer --------------------------------------------------------------------------------
+
+    def _outbid(self, proposal: "_Proposal") -> None:
+        """A server has promised more. Where that is of a ballot long ago, of which this one was not
+        told, there is nothing to wait for. Two servers that go on outbidding each other wait."""
+        if proposal.may_bid_again:
+            membership = self._membership()
+            self._propose(proposal.asked_at, proposal.wanted, membership, may_bid_again=False)
+        else:
+            proposal.is_outbid = True
 
     def _answered(self, proposal: "_Proposal", sender: str, message: Message) -> None:
         if isinstance(message, Promise) != (proposal.chosen is None):
@@ -158,7 +170,12 @@ class _Proposal:
     """One ballot, which asks a quorum of `membership`."""
 
     def __init__(
-        self, ballot: Ballot, wanted: RegisterValue, membership: Membership, asked_at: int
+        self,
+        ballot: Ballot,
+        wanted: RegisterValue,
+        membership: Membership,
+        asked_at: int,
+        may_bid_again: bool,
     ) -> None:
         self.ballot = ballot
         self.wanted = wanted
@@ -170,6 +187,7 @@ class _Proposal:
         self.chosen: RegisterValue | None = None  # what is to be accepted; None while it promises
         self.is_set = False  # whether that is what was wanted
         self.is_outbid = False
+        self.may_bid_again = may_bid_again  # at once, if it is outbid
 
     def question(self) -> Message:
         """What to ask the members."""
