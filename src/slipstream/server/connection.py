@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.engine.session.session import STALL
 from slipstream.server.client_log import ClientLog
+from slipstream.server.held_transport import HeldTransport
 
 if TYPE_CHECKING:
     from slipstream.engine.session.session import ClientSession
@@ -228,6 +229,11 @@ class Connection(asyncio.Protocol):
         """Give bytes to the system as they are."""
         self._sent += len(data)
         self._transport.write(data)
+
+    def hold(self) -> None:
+        """Keep what is to be sent from now on until the connection is closed."""
+        if self._transport is not None:
+            self._transport = HeldTransport(self._transport)
 
     def pending(self) -> int:
         """Bytes that the client has not taken yet."""

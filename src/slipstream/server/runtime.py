@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # How long the end of a server waits for clients to take what is meant for them.
 DRAIN_STEPS_MAX = 200
 DRAIN_STEP_SECONDS = 0.005
+# For how long a leader that hands over acts on what clients have sent, and how often it looks.
+SETTLE_STEPS_MAX = 20
+SETTLE_STEP_SECONDS = 0.003
 LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may answer
 # Less work than this need not be counted: then the next look at the sockets begins no round.
 ROUND_STEPS_MIN = 2_000
@@ -209,6 +212,20 @@ class Runtime:
         for server in self._servers:
             server.close()
         self._servers.clear()
+
+    async def settle(self) -> None:
+        """Before another server leads: act on what clients have sent, and keep the answers until
+        none is missing. Who waits for one sends nothing meanwhile. So when the connection ends,
+        right behind the answers, nothing is on its way that nobody would answer."""
+        for connection in self.connections:
+            connection.hold()
+        came_before = -1
+        for _ in range(SETTLE_STEPS_MAX):
+            came = sum(session.in_msgs for session in self.engine.sessions.values())
+            if came == came_before and not self.disk_thread.batches:
+                break
+            came_before = came
+            await asyncio.sleep(SETTLE_STEP_SECONDS)
 
     async def close(self) -> None:
         """End every connection, sync and close every stream."""

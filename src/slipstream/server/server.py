@@ -332,6 +332,8 @@ class Server:
             runtime = self.runtime
             self.runtime = None
             self.log.info("Initiating Shutdown...")
+            if self.lead is not None:
+                await runtime.settle()
             if self._telemetry is not None:
                 await self._telemetry.read_last()
             await self._stop_console()
