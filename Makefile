@@ -11,6 +11,7 @@
 #   make pythons  the client and the server on wheels for the other CPythons of this machine
 #   make power-cuts  a real server, and disks as of random power cuts, CUTS=1000 of them (needs gcc)
 #   make group-failures  groups of real servers in network namespaces, ROUNDS=100 in which something fails (needs root, gcc)
+#   make group-clients  NATS's clients for Go, Rust, Node and Python while leaders change, CHANGES=100 times
 #   make simulate  groups of servers under faults, with engines and clients, LIVES=1000 of them
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
@@ -21,11 +22,11 @@ JOBS   ?= auto
 SECONDS ?= 60
 SEED   ?= 0
 
-.PHONY: demo demo-group demo-kill ready test test-compiled test-plain nats-tool explore lint fuzz sanitize power-cuts group-failures simulate bench build wheels pythons clean help
+.PHONY: demo demo-group demo-kill ready test test-compiled test-plain nats-tool explore lint fuzz sanitize power-cuts group-failures group-clients simulate bench build wheels pythons clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,16s/^#   //p' Makefile
+	@sed -n '2,17s/^#   //p' Makefile
 
 demo: ready $(VENV)/.demo build
 	$(PY) -m examples.flights
@@ -126,6 +127,12 @@ SERVERS ?= 3
 group-failures: $(VENV)/.dev build
 	@echo "==> $(ROUNDS) rounds with groups of $(SERVERS), from seed $(SEED)"
 	PYTHONPATH=src $(PY) -m tests.group_failures --rounds $(ROUNDS) --seed $(SEED) --servers $(SERVERS)
+
+CHANGES ?= 100
+
+group-clients: $(VENV)/.dev build
+	@echo "==> $(CHANGES) changes of leader"
+	PYTHONPATH=src $(PY) -m tests.group_clients --changes $(CHANGES)
 
 LIVES ?= 1000
 
