@@ -176,22 +176,23 @@ class Runtime:
     async def listen(self, host: str, port: int) -> int:
         """Accept clients; the port, which the system chose for 0. Raises `OSError`."""
 
-        def accept() -> asyncio.Protocol:
-            if len(self.connections) >= self.room.most:
-                return Refused(self.room)
-            connection = self._new_connection()
-            if not self.relay_key and not self.proxy_protocol:
-                return connection
-            from slipstream.server.proxied import Proxied
-
-            return Proxied(connection, self.relay_key, self.proxy_protocol)
-
         listeners = await open_listeners(host, port)
         found: int = listeners[0].getsockname()[1]
         for listener in listeners:
-            server = await self.loop.create_server(accept, sock=listener, backlog=BACKLOG)
+            server = await self.loop.create_server(self.accept, sock=listener, backlog=BACKLOG)
             self._servers.append(server)
         return found
+
+    def accept(self) -> asyncio.Protocol:
+        """What speaks with a client that has come."""
+        if len(self.connections) >= self.room.most:
+            return Refused(self.room)
+        connection = self._new_connection()
+        if not self.relay_key and not self.proxy_protocol:
+            return connection
+        from slipstream.server.proxied import Proxied
+
+        return Proxied(connection, self.relay_key, self.proxy_protocol)
 
     def _new_connection(self) -> Connection:
         if self.tls is None:

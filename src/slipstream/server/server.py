@@ -223,7 +223,8 @@ class Server:
                 from slipstream.server.monitoring.http.console import open_console  # few have it
 
                 self._console = open_console(self.monitoring, options, lambda: self.url, log)
-            self.port = await self._listen(runtime)
+            # Where it leads a group, clients come by that server's port, which is open already.
+            self.port = await self._listen(runtime) if self.lead is None else options.port
             self.leaf_links = await self._open_links(runtime)
             if self._telemetry is not None:
                 self._telemetry.begin(monitor)

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -336,3 +336,141 @@ def test_a_client_that_has_gone_before_it_is_taken_is_not_the_follower_itself(
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(test())
     assert "Task exception was never retrieved" not in caplog.text
+
+
+# -- while the lead moves ------------------------------------------------------------------------
+
+EARLY = b'CONNECT {"verbose":false}\r\nPING\r\n'
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Relay]:
+    """A relay whose server knows of no leader."""
+    relay = Relay(LOCAL, 0, Logger(Lines(), LoggingOptions()))
+    await relay.listen()
+    yield relay
+    await relay.close()
+
+
+def accept_of(server: Server) -> Callable[[], asyncio.Protocol]:
+    assert server.runtime is not None
+    return server.runtime.accept
+
+
+async def come(relay: Relay) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that comes, and says at once what others say after INFO."""
+    count = relay.total
+    reader, writer = await asyncio.open_connection(LOCAL, relay.port)
+    writer.write(EARLY)
+    await until(lambda: relay.total > count, "it has come")
+    return reader, writer
+
+
+async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Whether a client is greeted, and answered what it has said before."""
+    await info_of(reader)
+    answer = await reader.readuntil(b"PONG\r\n")
+    writer.close()
+    return answer == b"PONG\r\n"
+
+
+async def test_who_waits_is_answered_by_this_server_once_it_leads(door: Relay) -> None:
+    async with Server() as server:
+        clients = [await come(door) for _ in range(3)]
+        assert server.client_count == 0
+        door.answer_here(accept_of(server))
+        assert all([await served(*client) for client in clients])
+        await until(lambda: not door.clients, "none of them is brought to another server")
+
+
+async def test_who_waits_is_brought_to_another_server_once_that_leads(door: Relay) -> None:
+    async with Server() as server:
+        client = await come(door)
+        door.follow(f"{LOCAL}:{server.port}")
+        assert await served(*client)
+
+
+async def test_who_comes_to_the_leader_is_answered_until_it_leads_no_more(door: Relay) -> None:
+    async with Server() as server, Server() as other:
+        door.answer_here(accept_of(server))
+        reader, writer = await asyncio.open_connection(LOCAL, door.port)
+        writer.write(EARLY)
+        assert await served(reader, writer)
+        door.answer_here(None)
+        client = await come(door)
+        door.follow(f"{LOCAL}:{other.port}")
+        assert await served(*client)
+
+
+async def test_who_is_on_the_way_to_a_leader_goes_on_to_the_next_one(door: Relay) -> None:
+    count = 0
+
+    def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        count += 1  # and says nothing
+
+    silent = await asyncio.start_server(came, LOCAL, 0)
+    async with Server() as server:
+        assert server.runtime is not None
+        server.runtime.relay_key = KEY
+        door.follow(f"{LOCAL}:{silent.sockets[0].getsockname()[1]}", KEY)
+        client = await come(door)
+        await until(lambda: count == 1, "it is announced")
+        door.follow(f"{LOCAL}:{server.port}", KEY)
+        assert await served(*client)
+    silent.close()
+
+
+async def test_the_last_words_of_a_leader_reach_the_client(door: Relay) -> None:
+    words = b"+OK\r\n" * 50_000
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"PING\r\n")
+        writer.write(words)
+        writer.close()
+        door.follow("")
+
+    leader = await asyncio.start_server(answer, LOCAL, 0)
+    door.follow(f"{LOCAL}:{leader.sockets[0].getsockname()[1]}")
+    reader, writer = await come(door)
+    assert await reader.read(-1) == words
+    writer.close()
+    leader.close()
+
+
+async def test_a_connection_to_an_earlier_leader_that_goes_on_is_ended(
+    relay: Relay, leader: Leader
+) -> None:
+    reader, writer = await come(relay)
+    await reader.readexactly(1)
+    relay.follow("")
+    await until(lambda: leader.count == 0, "it is ended")
+    writer.close()
+
+
+async def test_who_takes_a_follower_for_the_leader_has_to_ask_anew(door: Relay) -> None:
+    async with Server() as server:
+        first = await relayed(server)
+        first.follow(f"{LOCAL}:{door.port}", KEY)  # which leads no more, or not yet
+        client = await come(first)
+        await until(lambda: door.total == 1, "it is brought there")
+        door.follow(f"{LOCAL}:{server.port}", KEY)
+        await until(lambda: not door.clients, "it is sent away")
+        first.follow(f"{LOCAL}:{server.port}", KEY)
+        assert await served(*client)
+        await first.close()
+
+
+async def test_who_was_announced_with_an_earlier_token_is_announced_anew(door: Relay) -> None:
+    async with Server() as server:
+        first = await relayed(server)
+        first.follow(f"{LOCAL}:{door.port}", relay_key(b"secret", "an earlier token"))
+        client = await come(first)
+        await until(lambda: door.total == 1, "it is on its way")
+        first.follow(first.leader, KEY)
+        await until(lambda: door.total == 2 and len(door.clients) == 1, "it is so once more")
+        door.answer_here(accept_of(server))
+        assert await served(*client)
+        assert server.runtime is not None
+        assert server.runtime.engine.total_sessions == 1  # nobody was refused
+        await first.close()

@@ -307,6 +307,8 @@ class GroupServer:
         found = (self._task, self._telling, self._scrubbing)
         tasks = [task for task in found if task is not None]
         self._task = self._telling = self._scrubbing = None
+        if self._relay is not None:
+            self._relay.stop_listening()  # who comes now had better go to another server
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -331,6 +333,7 @@ class GroupServer:
             await self._hand_over_as_it_is(replica, successor)
             return
         self._server = None
+        self._relay.answer_here(None)
         self._show_follower(replica, self._relay)
         await server.stop_here()
         self._leave_disk()
@@ -495,13 +498,15 @@ class GroupServer:
         assert relay is not None
         begin = time.perf_counter()
         self.log.info(f"This server leads the group in epoch {epoch}")
-        relay.stop_listening()
+        relay.follow("")  # who comes waits here
         self._drop_earlier_lead()
         self._epoch = epoch
-        if epoch == self._last_epoch:  # what was under way then has an outcome first
-            await self._announce(replica, epoch)
-        self._last_epoch = epoch
         assert replica.directory is not None
+        # Their clients come at once, and wait here.
+        announced = replica.announce(self._client_address(), epoch, self._token)
+        if epoch == self._last_epoch:  # what was under way then has an outcome first
+            await asyncio.wrap_future(announced)
+        self._last_epoch = epoch
         root = replica.directory.root
         disk = self._lead_disk = GroupDisk(
             self._disk,
@@ -542,17 +547,16 @@ class GroupServer:
         if self._reload is not None:
             server.reload_when_asked(self._reload)
         self._poll_busily()
-        await self._announce(replica, epoch)
+        assert server.runtime is not None
+        relay.answer_here(server.runtime.accept)
+        await asyncio.wrap_future(announced)
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
-
-    async def _announce(self, replica: Replica, epoch: int) -> None:
-        """Have all servers know where this one takes clients, and their own."""
-        await asyncio.wrap_future(replica.announce(self._client_address(), epoch, self._token))
 
     async def _follow(self) -> None:
         """Leave what was begun, and relay clients from now on."""
         relay = self._relay
         assert relay is not None
+        relay.answer_here(None)
         self._epoch = 0
         if self._lead_disk is not None:
             self._lead_disk.leave()

@@ -1,22 +1,28 @@
-"""Clients that come to a follower: their bytes go on to the leader, and its answers back.
+"""The clients' port of a server of a group, which is open whoever leads.
 
-The leader is told first, and has it proved, at which address the client is (`relay_proof`).
-So a client may know the address of any server of the group. When the leader changes, its
-connections end, and the client connects again, as NATS clients do by themselves.
+While this server leads, it answers who comes. Else their bytes go on to the leader, and its answers
+back; the leader is told first, and has it proved, at which address the client is (`relay_proof`).
+While nobody leads a client waits for whoever comes to lead, this server or another one. So a client
+may know the address of any server of the group. When the leader changes, its connections end, and
+the client connects again, as NATS clients do by themselves.
 """
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import cast
 
+from slipstream.errors import ProtocolError
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
-from slipstream.server.proxy_header import SIGNATURE, Address
-from slipstream.server.relay_proof import NONCE_SIZE, announce, prove
+from slipstream.server.proxy_header import SIGNATURE, Address, may_begin, read_header
+from slipstream.server.relay_proof import NONCE_SIZE, announce, is_ours, prove
 from slipstream.server.room import RESERVE_IN_GROUP, Room, descriptors_for_clients
 from slipstream.server.seldom import Seldom
 
-LEADER_SECONDS_MAX = 1.5  # for which a client waits while nobody leads; clients give up after 2
+LEADER_SECONDS_MAX = 1.9  # for which a client waits while nobody leads; clients give up after 2
 # Clients that are brought to the leader at the same time; the next ones wait. When thousands come
 # at once, all of them together would take longer than they wait, and come again.
 AT_ONCE_MAX = 64
@@ -24,31 +30,84 @@ AGAIN_SECONDS = 0.05  # between attempts to connect to it
 # A client that takes nothing is cut off by the leader, which then says so to whom it may concern.
 # The follower looks this much later, because it does not see that while it waits for the client.
 SLOW_SECONDS = 1.0
+LAST_WORDS_SECONDS = 0.05  # for what a leader has sent before it handed over
 LINGER_SECONDS = 1.0  # in which a client gets to read what was the last, as on the leader
 PIECE = 64 * 1024  # bytes that are read at a time
 FILES_EACH = 2  # descriptors of a client: of its connection, and of the one to the leader
 
 
+class _Arrival(asyncio.Protocol):
+    """A client that has just come, and nobody answers yet. What it sends meanwhile is kept: a
+    server of the group begins with a header, and some clients with TLS."""
+
+    def __init__(self, arrived: "Callable[[_Arrival], None]") -> None:
+        self.ended: Callable[[], object] | None = None  # called when it goes
+        self._arrived = arrived
+        self._early = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one, too
+        self._arrived(self)
+
+    def data_received(self, data: bytes) -> None:
+        """What is no more than a beginning is kept; the rest waits with the system."""
+        self._early += data
+        if len(self._early) > PIECE:
+            self.transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone by itself."""
+        if self.ended is not None:
+            self.ended()
+
+    @property
+    def is_from_group(self) -> bool:
+        """Whether another server brings a client, as to a leader."""
+        try:
+            header = read_header(self._early) if may_begin(self._early, lines=False) else None
+        except ProtocolError:
+            return False
+        return header is not None and is_ours(header)
+
+    def become(self, protocol: asyncio.Protocol) -> None:
+        """Somebody answers it from now on."""
+        transport = self.transport
+        if transport.is_closing():
+            return
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if len(self._early) > PIECE:
+            transport.resume_reading()
+        if self._early and not transport.is_closing():
+            protocol.data_received(self._early)
+
+
 class Relayed:
-    """A client that is brought to the leader."""
+    """A client that is brought to the leader, or waits for one."""
 
     __slots__ = (
         "address",
+        "arrival",
         "cid",
         "in_bytes",
+        "is_passed_on",
         "last_activity",
         "out_bytes",
         "own_address",
         "started",
-        "writer",
+        "transport",
     )
 
-    def __init__(self, cid: int, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, cid: int, arrival: _Arrival) -> None:
         self.cid = cid  # a number of this server's; the leader has another one
+        self.arrival = arrival
+        self.transport = arrival.transport
         # Both are asked for at once: the system knows neither of a connection that was reset.
-        self.address = _end_of(writer, "peername")
-        self.own_address = _end_of(writer, "sockname")  # of this server, where it has come to
-        self.writer = writer
+        self.address = _end_of(self.transport, "peername")
+        self.own_address = _end_of(self.transport, "sockname")  # of this server, where it came to
+        self.is_passed_on = False  # to this server, which leads now
         self.started = self.last_activity = time.time_ns()
         self.in_bytes = 0
         self.out_bytes = 0
@@ -56,7 +115,7 @@ class Relayed:
     @property
     def pending(self) -> int:
         """Bytes that it has not taken yet."""
-        return self.writer.transport.get_write_buffer_size()
+        return self.transport.get_write_buffer_size()
 
     @property
     def is_known(self) -> bool:
@@ -64,13 +123,17 @@ class Relayed:
         return bool(self.address.host and self.own_address.host)
 
 
-def _end_of(writer: asyncio.StreamWriter, which: str) -> Address:
+def _end_of(transport: asyncio.Transport, which: str) -> Address:
     """The address of an end of a connection; "" if it has none any more."""
     try:
-        found = writer.get_extra_info(which)
+        found = transport.get_extra_info(which)
     except ValueError:  # of uvloop's, where the socket is closed already
         found = None
     return Address(*(found or ("", 0))[:2])
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Accept = Callable[[], asyncio.Protocol]  # makes what speaks with a client
 
 
 class Relay:
@@ -84,6 +147,7 @@ class Relay:
         self.leader = ""  # host and port; "": nobody knows
         self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
+        self._accept: Accept | None = None  # of this server while it leads
         self._gate = asyncio.Semaphore(AT_ONCE_MAX)
         self._servers: list[asyncio.Server] = []
         self.clients: dict[int, Relayed] = {}  # who is there, by number
@@ -92,7 +156,9 @@ class Relay:
         self.write_deadline_seconds = 10.0  # in which a client has to take something
         self._ended_bytes = (0, 0)  # of clients that have gone: from them, to them
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], Relayed] = {}  # that nobody answers yet
         self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
+        self._attempts: set[asyncio.Task[Streams | None]] = set()  # to reach it
         most = descriptors_for_clients(RESERVE_IN_GROUP) // FILES_EACH
         self._unreached = Seldom(log)  # says that a leader cannot be reached
         self._why = ""  # it could not be, last
@@ -102,9 +168,12 @@ class Relay:
         """Take clients. Raises OSError."""
         if self._servers:
             return
+        loop = asyncio.get_running_loop()
         for listener in await open_listeners(self._host, self.port):
             self.port = self.port or listener.getsockname()[1]
-            server = await asyncio.start_server(self._accepted, sock=listener, backlog=BACKLOG)
+            server = await loop.create_server(
+                lambda: _Arrival(self._arrived), sock=listener, backlog=BACKLOG
+            )
             self._servers.append(server)
 
     def stop_listening(self) -> None:
@@ -112,21 +181,38 @@ class Relay:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        self._end()
+        for task in self._tasks:
+            task.cancel()
 
     def follow(self, leader: str, key: bytes = b"") -> None:
         """The leader is at this host and port; "": nobody knows. It is told the addresses of
         clients if there is a `key`."""
-        self._key = key
-        if leader == self.leader:
+        is_same = leader == self.leader
+        if is_same and key == self._key:
             return
-        self.leader = leader
-        for task in self._joined:  # who waits for a leader goes on to the new one
-            task.cancel()
+        self.leader, self._key = leader, key
+        for attempt in self._attempts:  # who waits for a leader goes on to the new one
+            attempt.cancel()
+        if is_same:
+            return
+        loop = asyncio.get_running_loop()
+        for task in self._joined:  # a leader that hands over answers what it was sent, and ends it
+            loop.call_later(LAST_WORDS_SECONDS, task.cancel)
         if leader:
             self._has_leader.set()
         else:
             self._has_leader.clear()
+
+    def answer_here(self, accept: Accept | None) -> None:
+        """This server leads, and `accept` makes what speaks with each client, those included that
+        wait. None: it does not any more."""
+        self._accept = accept
+        if accept is None:
+            return
+        for task, client in self._waiting.items():
+            client.is_passed_on = True
+            task.cancel()
+            client.arrival.become(accept())
 
     @property
     def brought_bytes(self) -> tuple[int, int]:
@@ -141,58 +227,59 @@ class Relay:
         self.stop_listening()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
     # -- a client --------------------------------------------------------------------------------
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= self.room.most:
-            self.room.refuse(writer.transport)
+    def _arrived(self, arrival: _Arrival) -> None:
+        if self._accept is not None:
+            arrival.become(self._accept())
             return
-        task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= self.room.most:
+            self.room.refuse(arrival.transport)
+            return
         self.total += 1
-        client = self.clients[self.total] = Relayed(self.total, writer)
-        try:
-            with suppress(OSError, TimeoutError, asyncio.CancelledError):
-                if client.is_known:
-                    await self._bring(client, reader)
-                else:
-                    writer.transport.abort()
-        finally:
-            del self.clients[client.cid]
-            came, went = self._ended_bytes
-            self._ended_bytes = came + client.in_bytes, went + client.out_bytes
+        client = self.clients[self.total] = Relayed(self.total, arrival)
+        task = asyncio.get_running_loop().create_task(self._relay(client))
+        self._waiting[task] = client
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, client))
+        arrival.ended = task.cancel
 
-    async def _bring(self, client: Relayed, reader: asyncio.StreamReader) -> None:
-        writer = client.writer
+    def _ended(self, client: Relayed, task: "asyncio.Task[None]") -> None:
+        """Nothing brings a client any more, be it that its task was cancelled before it ran."""
+        self._tasks.discard(task)
+        del self.clients[client.cid]
+        came, went = self._ended_bytes
+        self._ended_bytes = came + client.in_bytes, went + client.out_bytes
+        if self._waiting.pop(task, None) is not None and not client.is_passed_on:
+            client.transport.abort()
+
+    async def _relay(self, client: Relayed) -> None:
+        if client.is_known:
+            with suppress(OSError, TimeoutError, asyncio.CancelledError):
+                await self._bring(client)
+
+    async def _bring(self, client: Relayed) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             async with asyncio.timeout(LEADER_SECONDS_MAX), self._gate:
-                if reader.at_eof():  # it has not waited for its turn
-                    writer.transport.abort()
-                    return
                 there = await self._reach(client)
         except _RefusedError as error:
-            await self._refuse(client, reader, error.said)
+            del self._waiting[task]
+            await _refuse(client, error.said)
             return
-        except BaseException as error:
-            writer.transport.abort()
-            if isinstance(error, TimeoutError) and self.leader:
+        except TimeoutError:
+            if self.leader:
                 self._unreached.error(
                     f"Clients cannot be brought to the leader, which says that they find it at "
                     f"{self.leader}: {self._why or 'it does not answer'}"
                 )
             raise
-        task = asyncio.current_task()
-        assert task is not None
+        del self._waiting[task]
         self._joined.add(task)
         try:
-            await _join(client, reader, *there, self.write_deadline_seconds + SLOW_SECONDS)
+            deadline = self.write_deadline_seconds + SLOW_SECONDS
+            await _join(client, _streams(client.arrival), *there, deadline)
         except _SlowError:
             self.slow_count += 1
             self._log.info(
@@ -202,50 +289,57 @@ class Relay:
         finally:
             self._joined.discard(task)
 
-    async def _refuse(self, client: Relayed, reader: asyncio.StreamReader, said: bytes) -> None:
-        """Tell a client what the leader has said before it ended the connection."""
-        client.writer.write(said)
-        client.out_bytes += len(said)
-        try:
-            await _part(client.writer, reader)
-        finally:
-            client.writer.transport.abort()
-
-    async def _connect(self) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
-        """The leader, and a connection to it, once there is one that takes it."""
+    async def _reach(self, client: Relayed) -> Streams:
+        """A connection to the leader, which knows at which address the client is. Raises OSError,
+        `_RefusedError`."""
+        task = asyncio.current_task()
+        assert task is not None
         while True:
             await self._has_leader.wait()
             leader = self.leader
-            host, _, port = leader.rpartition(":")
+            if client.arrival.is_from_group:
+                raise ConnectionAbortedError("who brings it has to find the leader anew")
+            attempt = asyncio.get_running_loop().create_task(self._try(client, leader))
+            self._attempts.add(attempt)
             try:
-                there = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
-                self._why = ""
-                return leader, *there
-            except (OSError, OverflowError, ValueError) as error:
-                self._why = str(error)
-                await asyncio.sleep(AGAIN_SECONDS)  # it may have failed, which is known soon
-
-    async def _reach(self, client: Relayed) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the leader, which knows at which address the client is. Raises
-        `_RefusedError`."""
-        while True:
-            leader, reader, writer = await self._connect()
-            is_reached = False
-            try:
-                await self._announce(client, reader, writer)
-                is_reached = leader == self.leader
-            except asyncio.IncompleteReadError as error:
-                if b"-ERR" in error.partial:
-                    raise _RefusedError(error.partial) from error
-                self._why = "it does not believe that this server is one of its group"
-            except (OSError, asyncio.LimitOverrunError):
-                pass
+                found = await attempt
+            except asyncio.CancelledError:
+                if task.cancelling():
+                    attempt.add_done_callback(_drop)
+                    raise
+                continue  # another server leads meanwhile
             finally:
-                if not is_reached:
-                    writer.transport.abort()
-            if is_reached:
-                return reader, writer
-            await asyncio.sleep(AGAIN_SECONDS)  # its token may be on its way to this server
+                self._attempts.discard(attempt)
+            if found is not None and leader == self.leader:
+                return found
+            if leader == self.leader:  # it has failed, or its token is on its way to this server
+                await asyncio.sleep(AGAIN_SECONDS)
+            elif found is not None:
+                found[1].transport.abort()
+
+    async def _try(self, client: Relayed, leader: str) -> Streams | None:
+        """The same once; None if that leader does not take it."""
+        host, _, port = leader.rpartition(":")
+        try:
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=PIECE)
+        except (OSError, OverflowError, ValueError) as error:
+            self._why = str(error)
+            return None
+        self._why = ""
+        is_reached = False
+        try:
+            await self._announce(client, reader, writer)
+            is_reached = True
+        except asyncio.IncompleteReadError as error:
+            if b"-ERR" in error.partial:
+                raise _RefusedError(error.partial) from error
+            self._why = "it does not believe that this server is one of its group"
+        except (OSError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            if not is_reached:
+                writer.transport.abort()
+        return (reader, writer) if is_reached else None
 
     async def _announce(
         self,
@@ -279,18 +373,45 @@ class _RefusedError(Exception):
         self.said = said
 
 
+def _drop(attempt: "asyncio.Task[Streams | None]") -> None:
+    """An attempt that has succeeded as nobody waited for it any more."""
+    if not attempt.cancelled() and attempt.exception() is None and (found := attempt.result()):
+        found[1].transport.abort()
+
+
+def _streams(arrival: _Arrival) -> Streams:
+    """What reads from a client and writes to it, from now on."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=PIECE, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    arrival.become(protocol)
+    return reader, asyncio.StreamWriter(arrival.transport, protocol, reader, loop)
+
+
+async def _refuse(client: Relayed, said: bytes) -> None:
+    """Tell a client what the leader has said before it ended the connection."""
+    reader, writer = _streams(client.arrival)
+    writer.write(said)
+    client.out_bytes += len(said)
+    try:
+        await _part(writer, reader)
+    finally:
+        writer.transport.abort()
+
+
 async def _join(
     client: Relayed,
-    reader: asyncio.StreamReader,
+    here: Streams,
     there_reader: asyncio.StreamReader,
     there_writer: asyncio.StreamWriter,
     deadline: float,
 ) -> None:
     """Bring bytes both ways until both sides have said all, or one has gone. Raises `_SlowError`
     for a client that takes nothing for `deadline` seconds."""
+    reader, writer = here
     ways = [
         asyncio.create_task(_bring_to_leader(client, reader, there_writer)),
-        asyncio.create_task(_bring_to_client(client, there_reader, deadline)),
+        asyncio.create_task(_bring_to_client(client, writer, there_reader, deadline)),
     ]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -299,7 +420,7 @@ async def _join(
             await asyncio.wait(ways[:1])
             there_writer.transport.abort()
             ways[1].result()
-            await _part(client.writer, reader)
+            await _part(writer, reader)
         else:
             ways[0].result()
             _end_writing(there_writer)  # what it has said is still answered, and that brought
@@ -308,7 +429,7 @@ async def _join(
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
-        for one in (client.writer, there_writer):
+        for one in (writer, there_writer):
             one.close()
             if one.transport.get_write_buffer_size():  # it may never be taken
                 loop = asyncio.get_running_loop()
@@ -340,10 +461,11 @@ async def _bring_to_leader(
         await writer.drain()
 
 
-async def _bring_to_client(client: Relayed, reader: asyncio.StreamReader, deadline: float) -> None:
+async def _bring_to_client(
+    client: Relayed, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, deadline: float
+) -> None:
     """The same. Raises `_SlowError` for a client that takes nothing: the leader may have cut it off
     for that, which could not be seen from here while it is waited for."""
-    writer = client.writer
     while data := await reader.read(PIECE):
         client.out_bytes += len(data)
         client.last_activity = time.time_ns()
