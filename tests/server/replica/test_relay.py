@@ -124,25 +124,39 @@ async def test_more_clients_than_there_is_room_for_are_refused(
 
 
 async def test_clients_are_brought_to_the_leader_a_few_at_a_time(
-    leader: Leader, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All at once would take longer than each of them waits."""
     monkeypatch.setattr(relay_module, "AT_ONCE_MAX", 2)
     monkeypatch.setattr(relay_module, "LEADER_SECONDS_MAX", 60.0)
-    server = await asyncio.start_server(leader.serve, LOCAL, 0)
+    came = []
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(writer)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(never_answer, LOCAL, 0)
     relay = Relay(LOCAL, 0, Logger(Lines(), LoggingOptions()))
     await relay.listen()
     clients = [await asyncio.open_connection(LOCAL, relay.port) for _ in range(5)]
     await until(lambda: relay.total == 5, "they are there")
-    silent = f"{LOCAL}:{server.sockets[0].getsockname()[1]}"
-    relay.follow(silent, KEY)  # it does not answer
-    await until(lambda: leader.count == 2, "two of them are on their way")
-    await asyncio.sleep(0)  # the others would be, too
-    assert leader.total == 2
+    relay.follow(f"{LOCAL}:{server.sockets[0].getsockname()[1]}", KEY)
+    await until(lambda: len(came) >= 2, "two of them are on their way")
+    await another_comes(relay)  # by then the others would be on their way, too
+    assert len(came) == 2
     await relay.close()
     for _, writer in clients:
         writer.close()
     server.close()
+
+
+async def another_comes(relay: Relay) -> None:
+    """Return once a client that came later than all others is there: the loop has gone round."""
+    total = relay.total
+    _, writer = await asyncio.open_connection(LOCAL, relay.port)
+    await until(lambda: relay.total > total, "it is there")
+    writer.close()
 
 
 KEY = relay_key(b"secret", "token")
