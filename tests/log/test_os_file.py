@@ -193,6 +193,60 @@ def test_of_files_that_are_flushed_together_the_one_that_fails_is_named(
     assert files[2].pread(0, 12) == b"first second"
 
 
+def test_files_are_flushed_together_where_there_are_descriptors_for_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    files = [disk.open(str(tmp_path / str(number))) for number in range(3)]
+    for number, file in enumerate(files):
+        file.reserve(10_000)
+        file.append(b"of %d" % number)
+        assert file.rest()
+    open_file, close_file = os.open, os.close
+    taken: set[int] = set()
+
+    def open_one(path: str, flags: int, mode: int = 0o777) -> int:
+        if len(taken) >= 2:  # one for the page cache, one past it
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        taken.add(fd := open_file(path, flags, mode))
+        return fd
+
+    def close_one(fd: int) -> None:
+        taken.discard(fd)
+        close_file(fd)
+
+    with monkeypatch.context() as few:
+        few.setattr(os, "open", open_one)
+        few.setattr(os, "close", close_one)
+        assert disk.flush_all(files) == [None, None, None]
+        for number, file in enumerate(files):
+            file.sync()
+            assert file.pread(0, 4) == b"of %d" % number
+    for file in files:
+        file.close()
+
+
+def test_of_files_that_are_flushed_together_one_that_cannot_be_opened_keeps_none_of_the_others(
+    tmp_path: Path,
+) -> None:
+    disk = OsDisk()
+    paths = [tmp_path / str(number) for number in range(3)]
+    files = [disk.open(str(path)) for path in paths]
+    for file in files:
+        file.reserve(10_000)
+        file.append(b"first")
+        assert file.rest()
+    paths[1].rename(tmp_path / "away")
+    first, second, third = disk.flush_all(files)
+    assert (first, third) == (None, None)
+    assert isinstance(second, FileNotFoundError)
+    (tmp_path / "away").rename(paths[1])
+    for file in files:
+        file.sync()
+        assert file.pread(0, 5) == b"first"
+        file.close()
+
+
 def test_files_whose_system_refuses_direct_writes_are_flushed_together_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -247,10 +247,13 @@ class OsFile:
 
     def begin_flush(self) -> tuple[int, bytes, int] | None:
         """What is pending, for `write_many`; None if `flush` has to see to it. Unless it is None,
-        nobody else works on the file until `end_flush`."""
+        nobody else works on the file until `end_flush`. Never raises: others have begun already."""
         if not self._pending or not self._is_direct:
             return None
-        self._begin()
+        try:
+            self._begin()
+        except (OSError, DiskFullError):  # such as no descriptors, which those others keep
+            return None
         self._lock.acquire()
         if self._broken or not self._pending or not self._is_direct or self._direct < 0:
             self._lock.release()
