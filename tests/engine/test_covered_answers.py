@@ -213,6 +213,32 @@ def test_a_position_is_shown_where_it_is_if_the_commit_log_has_failed(client: Cl
     assert client.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
 
 
+def test_a_second_look_at_a_position_is_answered_if_the_commit_log_fails_under_the_first(
+    client: Client,
+) -> None:
+    client.publish("s.a", b"two")
+    work(client)
+    client.driver.advance(10 * SECOND)
+    work(client)
+    for message in (fetch(client), fetch(client)):
+        client.publish(message.reply, b"+ACK")
+        assert client.ask("$JS.API.CONSUMER.INFO.S.c") == []
+    client.driver.advance(SECOND)  # a disk that fails takes its time for that
+    assert [answer["ack_floor"]["stream_seq"] for answer in fail(client)] == [1, 2]
+
+
+@pytest.mark.parametrize("gone", ["CONSUMER.DELETE.S.c", "STREAM.DELETE.S"])
+def test_a_look_at_a_position_is_answered_if_that_goes_before_the_purge_is_durable_that_moved_it(
+    client: Client, gone: str
+) -> None:
+    client.publish("s.a", b"two")
+    client.publish("$JS.API.STREAM.PURGE.S")
+    assert client.ask("$JS.API.CONSUMER.INFO.S.c") == []
+    client.publish("$JS.API." + gone)
+    (answer,) = work(client)
+    assert answer["type"].endswith("consumer_info_response")
+
+
 # -- answers to changes --------------------------------------------------------------------------
 
 

@@ -306,7 +306,8 @@ class ConsumerLife:
     def _save(self) -> None:
         """Have the state saved: at the end of the turn if somebody waits for it, else soon."""
         consumer = self.consumer
-        if consumer.store is None:  # an ephemeral consumer that lives on in memory
+        if consumer.store is None or consumer.stopped or consumer.stream.closed:
+            # An ephemeral consumer that lives on in memory, or one that is no more.
             waiting, self._waiting = self._waiting, []
             consumer.unsaved = False
             for callback, _ in waiting:
@@ -382,6 +383,7 @@ class ConsumerLife:
             for callback, _ in waiting:
                 callback()
         if consumer.stopped or consumer.stream.js.state.log.failed:
+            self._refuse_waiting(error or StorageError(f"consumer {consumer.name} was deleted"))
             return
         if self._waiting and error is None:
             self._save()
@@ -454,12 +456,13 @@ class ConsumerLife:
             self.consumer.store = None
         self.stop("Consumer Deleted", delete=True)
 
-    def _end_waiting(self) -> None:
+    def _refuse_waiting(self, error: Exception) -> None:
         """Nothing is saved any more: answer those who wait and take an error for an answer."""
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = [] if self.consumer.stopped else [one for one in waiting if one[1] is None]
         for _, failed in waiting:
             if failed is not None:
-                failed(StorageError(f"consumer {self.consumer.name} was deleted"))
+                failed(error)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -485,7 +488,7 @@ class ConsumerLife:
         end_every_watch(consumer, RESET)
         consumer.delivery.stop(reason)
         if delete:
-            self._end_waiting()
+            self._refuse_waiting(StorageError(f"consumer {consumer.name} was deleted"))
             consumer.stream.remove_consumer(consumer)
             if not consumer.config.direct:
                 advisories = consumer.stream.js.advisories
