@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from slipstream.engine.engine import READS_MAX
+from slipstream.errors import DiskFullError
+from slipstream.log.disk import File
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -355,6 +357,68 @@ def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_looking(
     removal = encode("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":79,"no_erase":true}', "_INBOX.t.d")
     client.send(removal + encode("$JS.API.STREAM.INFO.S", b"", "_INBOX.t.i"))
     assert [m.json()["state"]["last_seq"] for m in client.take() if m.subject[-1] == "i"] == [80]
+
+
+def refuse_all_files(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no space for the files of consumers."""
+
+    def refuse(path: str) -> File:
+        if "/consumers/" in path:
+            raise DiskFullError("no space left")
+        return SimulatedDisk.open(disk, path)
+
+    monkeypatch.setattr(disk, "open", refuse)
+
+
+def creation(n: int) -> bytes:
+    """The request for one more consumer, which takes a part of the commit log."""
+    config = {"durable_name": f"c{n}", "description": "x" * 900}
+    asked = json.dumps({"stream_name": "S", "config": config}).encode()
+    return encode(f"$JS.API.CONSUMER.DURABLE.CREATE.S.c{n}", asked, "_INBOX.t.c")
+
+
+def fill_log(client: Client) -> None:
+    """Create consumers until the commit log waits for the disk; they are not answered."""
+    state = client.driver.engine.state
+    assert state is not None
+    count = 0
+    while not state.log.is_held():
+        count += 1
+        client.send(creation(count))
+        client.driver.settle_log()
+    client.take()
+
+
+LOOKS = encode("$JS.API.STREAM.NAMES", b"", "_INBOX.t.n") + b"".join(
+    encode("$JS.API." + subject, b"", "_INBOX.t.i")
+    for subject in ("STREAM.INFO.S", "CONSUMER.INFO.S.c1", "STREAM.INFO.MISSING")
+)
+
+
+def test_a_commit_log_that_a_full_disk_keeps_full_keeps_nobody_from_looking(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Driver(disk, log_bytes=60_000).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    refuse_all_files(disk, monkeypatch)
+    fill_log(client)
+    client.send(creation(1000) + LOOKS)  # it changes something, and waits
+    assert [message.subject[-1] for message in client.take()] == ["n", "i", "i", "i"]
+
+
+def test_who_looks_while_the_commit_log_is_full_is_answered_once_the_disk_has_refused_it(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Driver(disk, log_bytes=60_000).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    refuse_all_files(disk, monkeypatch)
+    client.driver.runner.hold()
+    fill_log(client)
+    client.send(creation(1000) + LOOKS)
+    assert client.take() == []
+    answers = [answer["type"].rpartition(".")[2] for answer in work(client)]
+    looks = ["stream_names_response", "stream_info_response", "consumer_info_response"]
+    assert [answers.count(look) for look in looks] == [1, 2, 1]
 
 
 # -- many who look -------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def covered(
 ) -> Fields | Covered:
     """An answer that shows which streams and consumers there are, their configurations, and the
     state of those that are named."""
-    waits: list[Wait] = [] if js.is_kept else [js.when_kept]
+    waits: list[Wait] = [] if js.is_kept else [js.when_shown]
     waits += [stream.when_settled for stream in streams if not stream.is_settled]
     waits += [one.life.when_shown for one in consumers if not one.life.is_shown]
     return Covered(all_of(*waits), fields) if waits else fields

@@ -23,7 +23,7 @@ from slipstream.log.commit_log import (
     Leaving,
     Removal,
 )
-from slipstream.log.durability import Done, Touched
+from slipstream.log.durability import Done, Touched, call_all
 from slipstream.log.segment_bytes import BatchCopy, Reference
 
 LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
@@ -71,6 +71,7 @@ class StateCommit:
         self._running: CheckpointJob | None = None
         self._problem = ""  # what was reported of the last checkpoint
         self._is_held = False  # whether it was reported that the log is full
+        self._looking: dict[Look, None] = {}  # who waits, and has changed nothing
         self._checkpoint_later()  # what the disk refused at the start
 
     # -- changes ---------------------------------------------------------------------------------
@@ -159,11 +160,22 @@ class StateCommit:
         self.log.when_durable(done)
         self.mark_dirty()
 
+    def when_settled(self, done: Done) -> None:
+        """As `when_durable`, for who has read something and changed nothing: see `unless_stuck`."""
+        self.when_durable(self.unless_stuck(done))
+
+    def unless_stuck(self, done: Done) -> Done:
+        """`done`, which is also called if the disk takes nothing more meanwhile (`is_stuck`): that
+        is no reason not to show what there is. It is called once."""
+        look = Look(self._looking, done)
+        self._looking[look] = None
+        return look
+
     @property
     def is_settled(self) -> bool:
         """Whether all that was changed at once is durable, as far as the disk takes it."""
         progress = self.progress
-        if self.log.failed:
+        if self.log.failed or self.is_stuck:
             return True
         if self.dirty or progress.under_way or progress.again:
             return False
@@ -174,6 +186,11 @@ class StateCommit:
         """Whether the disk has refused the last checkpoint, so that a full log may be full for
         long."""
         return self._problem != ""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is full, and the disk takes nothing of what it holds."""
+        return self.is_refused and self.log.is_held()
 
     def _commit_later(self, is_awaited: bool) -> None:
         if is_awaited:
@@ -226,6 +243,8 @@ class StateCommit:
             self._begin_checkpoint()
         elif self._running is None:
             self._checkpoint_later()
+        if self._looking and self.is_stuck:
+            call_all(list(self._looking), None)
 
     # -- checkpoints -----------------------------------------------------------------------------
 
@@ -309,6 +328,21 @@ class StateCommit:
         except StorageError as error:
             self._reports.problem(str(error))
         self.log.close()
+
+
+class Look:
+    """A callback of somebody who waits to show what there is, for the first who calls it."""
+
+    __slots__ = ("_done", "_looking")
+
+    def __init__(self, looking: "dict[Look, None]", done: Done) -> None:
+        self._looking = looking
+        self._done = done
+
+    def __call__(self, error: Exception | None) -> None:
+        if self in self._looking:
+            del self._looking[self]
+            self._done(error)
 
 
 class CheckpointJob:

@@ -115,6 +115,13 @@ class JetStream:
         else:
             self.state.when_durable(done)
 
+    def when_shown(self, done: Callable[[Exception | None], None]) -> None:
+        """The same for who has changed nothing: not where the disk takes nothing more."""
+        if self.store is None:
+            done(None)
+        else:
+            self.state.when_settled(done)
+
     @property
     def is_kept(self) -> bool:
         """Whether that is so of all that was changed at once: of creations, changes, removals."""

@@ -70,6 +70,9 @@ class Owner(Protocol):
     def when_kept(self, done: Callable[[Exception | None], None]) -> None:
         """Call `done` once all configurations and positions are durable, or cannot be."""
 
+    def when_shown(self, done: Callable[[Exception | None], None]) -> None:
+        """The same for who has changed nothing: not where the disk takes nothing more."""
+
     @property
     def is_kept(self) -> bool:
         """Whether that is so of all that was changed at once."""
