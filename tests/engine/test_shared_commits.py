@@ -135,6 +135,28 @@ def test_what_was_erased_does_not_stay_in_the_log(
     ]
 
 
+def test_what_is_erased_while_its_copy_waits_for_an_entry_does_not_stay_in_the_log(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk)
+    runner = client.driver.runner
+    runner.hold()
+    asked = {"stream_name": "A", "config": {"durable_name": "c"}}
+    client.publish("$JS.API.CONSUMER.DURABLE.CREATE.A.c", json.dumps(asked).encode())
+    frames = [encode(f"{name}.x", b"of %b" % name.encode(), "_INBOX.t.x") for name in NAMES]
+    client.send(b"".join(frames))  # they wait for the entry under way
+    client.publish("$JS.API.STREAM.MSG.DELETE.A", b'{"seq":2}')
+    for _ in range(3):
+        client.driver.advance(5 * SECOND)  # a checkpoint begins when the entry is there
+        while runner.step():
+            client.driver.finish()
+    assert not any(b"of A" in disk.read(path) for path in disk.files())
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert stored(client, "A") == [b"first"]
+    assert stored(client, "B") == [b"first", b"of B"]
+
+
 def test_a_stream_that_was_deleted_does_not_come_back_to_its_successor(
     disk: SimulatedDisk,
 ) -> None:

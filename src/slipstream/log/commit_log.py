@@ -256,6 +256,7 @@ class CommitLog:
         self._refers_now = False  # they do not wait for others
         self._owes_floor = False  # whether it is to say anew what was applied
         self._erases = False  # copies of bytes that were destroyed may be in the files ...
+        self._erases_copies = False  # ... or among those that wait ...
         self._empties = False  # ... and the other one is to be emptied once it is free
         self._unapplied: dict[Key, Change] = {}  # durable, and not applied
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
@@ -586,6 +587,7 @@ class CommitLog:
         """The next entry, with all copies that wait, handed to the file that is written to."""
         copies, self._copies, self._copied = self._copies, [], 0
         waiting, self._copies_waiting = [*waiting, *self._copies_waiting], []
+        self._erases_copies = False
         self._seen_to = 0
         file = self._files[self._active]
         head = b"" if self._size else Head(self._salt, self._index + 1).encode()
@@ -684,6 +686,7 @@ class CommitLog:
         """Bytes that the log may have copies of were destroyed: its files lose them with the next
         checkpoint."""
         self._erases = True
+        self._erases_copies = bool(self._copies)
 
     @property
     def is_erasing(self) -> bool:
@@ -705,7 +708,7 @@ class CommitLog:
         if not self._unapplied:
             self._applied = self._index
         self._turn()
-        self._erases = False
+        self._erases = self._erases_copies  # which come into this file
         self._empties = True
         self._owes_floor = True
 
