@@ -421,6 +421,22 @@ def test_who_looks_while_the_commit_log_is_full_is_answered_once_the_disk_has_re
     assert [answers.count(look) for look in looks] == [1, 2, 1]
 
 
+def test_who_looks_at_what_an_account_has_until_it_has_no_jetstream_is_told_so(
+    client: Client,
+) -> None:
+    engine = client.driver.engine
+    client.publish("s.a", b"two")
+    for subject in ("STREAM.INFO.S", "CONSUMER.INFO.S.c"):
+        assert client.ask("$JS.API." + subject) == []
+    account = engine.default_account
+    account.limits.jetstream = None
+    engine.stop_account(account)
+    engine.start_account(account, client.driver.store)
+    client.driver.finish()
+    answers = [message.json() for message in client.take()]
+    assert [answer["error"]["err_code"] for answer in answers] == [10039, 10039]
+
+
 # -- many who look -------------------------------------------------------------------------------
 
 

@@ -280,8 +280,11 @@ class _Call:
         self.answer({}, ApiError(ErrorCode.STREAM_GENERAL_ERROR, err=str(error)))
 
     def _again(self) -> None:
-        if self._js.account.jetstream is self._js:  # else it has stopped, and its files are closed
+        account = self._js.account
+        if account.jetstream is self._js:
             self.attempt()
+        elif not account.limits.jetstream:  # any more; else the server stops
+            self.answer({}, ApiError(ErrorCode.NOT_ENABLED_FOR_ACCOUNT))
 
     def _answer_when_durable(self, held: WhenDurable) -> None:
         def settled(error: Exception | None) -> None:
