@@ -306,8 +306,10 @@ class ConsumerLife:
     def _save(self) -> None:
         """Have the state saved: at the end of the turn if somebody waits for it, else soon."""
         consumer = self.consumer
-        if consumer.store is None or consumer.stopped or consumer.stream.closed:
-            # An ephemeral consumer that lives on in memory, or one that is no more.
+        if consumer.stopped or consumer.stream.closed:
+            self._refuse_waiting(StorageError(f"consumer {consumer.name} was deleted"))
+            return
+        if consumer.store is None:  # an ephemeral consumer that lives on in memory
             waiting, self._waiting = self._waiting, []
             consumer.unsaved = False
             for callback, _ in waiting:
