@@ -186,6 +186,22 @@ def test_a_position_is_shown_once_it_is_durable(
     assert (found["ack_floor"], found["delivered"]) == (info["ack_floor"], info["delivered"])
 
 
+def test_a_look_at_a_position_that_waits_for_a_removal_to_be_durable_is_answered(
+    client: Client,
+) -> None:
+    client.publish("s.a", b"two")
+    work(client)
+    client.driver.advance(10 * SECOND)
+    work(client)
+    message = fetch(client)
+    client.publish(message.reply, b"+ACK")
+    client.publish("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":2,"no_erase":true}')
+    client.driver.advance(SECOND)  # the position is saved, with nobody waiting
+    assert client.ask("$JS.API.CONSUMER.INFO.S.c") == []
+    (answer,) = work(client)
+    assert answer["ack_floor"]["stream_seq"] == 1
+
+
 def test_a_position_on_its_way_to_the_disk_is_waited_for(client: Client) -> None:
     message = fetch(client)
     client.publish(message.reply, b"+ACK")

@@ -231,7 +231,7 @@ class ConsumerLife:
 
     def _save_later(self) -> None:
         self._save_timer = None
-        if self.consumer.unsaved and not self._saving:
+        if (self.consumer.unsaved or self._waiting) and not self._saving:
             self._save()
 
     @property
@@ -360,7 +360,9 @@ class ConsumerLife:
         except (OSError, StorageError) as error:
             self._saved(waiting, error)
             return
-        if not self._saving and (self._waiting or consumer.unsaved):
+        if not self._saving and self._waiting:  # who came while it waited for the stream
+            self._save()
+        elif not self._saving and consumer.unsaved:
             self.changed()
 
     def _saved(
