@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from slipstream.errors import StorageError
 from slipstream.log import commit_entry, commit_log
 from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import CommitLog
@@ -316,6 +317,26 @@ def test_what_is_copied_while_a_checkpoint_runs_is_left_to_the_next_one(
     log.sync_failed(OSError(errno.EIO, "Input/output error"))  # now copies are written once more
     copy.apply(b"", Touched())
     assert segment.file.pread(HEADER_SIZE, 6) == b"\0\0\0two"
+
+
+def test_nothing_is_called_durable_of_copies_that_were_encoded_in_part(
+    disk: SimulatedDisk,
+) -> None:
+    log = CommitLog(disk, "store")
+    log.open()
+    log.begin()
+    segment = Segment(1, "store/00000000000000000001.seg")
+    segment.file = disk.open("segment")
+    copy = SegmentCopy(FileLog(disk, "store"), segment)
+    told: list[Exception | None] = []
+    assert log.write(BatchCopy(copy, HEADER_SIZE, [b"one"], 3, 1, 0), told.append)
+    log._encoded.clear()  # as memory that runs out may leave it
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    log.finish_sync(batch)
+    assert [type(error) for error in told] == [StorageError]
+    assert "in part" in log.failed
 
 
 def test_a_segment_that_cannot_be_flushed_with_others_fails_its_own_log_alone(

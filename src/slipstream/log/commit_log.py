@@ -585,7 +585,8 @@ class CommitLog:
 
     def _entry(self, changes: list[Change], waiting: list[Done]) -> EntryBatch:
         """The next entry, with all copies that wait, handed to the file that is written to."""
-        copies, self._copies, self._copied = self._copies, [], 0
+        copies, self._copies = self._copies, []
+        copied, self._copied = self._copied, 0
         waiting, self._copies_waiting = [*waiting, *self._copies_waiting], []
         self._erases_copies = False
         self._seen_to = 0
@@ -606,6 +607,8 @@ class CommitLog:
         self._size += len(head) + len(data)
         batch = EntryBatch(self._index, floor, changes, copies, waiting, file)
         batch.salt, batch.end = self._salt, self._size
+        if len(encoded) != copied:  # such as for want of memory: nothing may be called durable
+            batch.error = StorageError("copies for the commit log were encoded in part")
         try:
             file.append(head + data)
         except (OSError, StorageError) as error:
