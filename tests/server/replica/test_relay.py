@@ -274,6 +274,19 @@ async def test_what_a_client_has_said_is_answered_after_its_end() -> None:
         await relay.close()
 
 
+async def test_what_a_client_says_before_it_is_greeted_is_answered_after_its_end() -> None:
+    with Server() as server:
+        relay = await relayed(server)
+        for port in (server.port, relay.port):
+            reader, writer = await asyncio.open_connection(LOCAL, port)
+            writer.write(EARLY)
+            writer.write_eof()
+            assert (await reader.read()).endswith(b"PONG\r\n")
+            writer.close()
+        await until(lambda: not relay.clients, "it has gone")
+        await relay.close()
+
+
 @pytest.mark.parametrize("refused", [False, True])
 async def test_the_last_error_comes_before_the_end_to_a_client_that_still_sends(
     refused: bool,
@@ -397,6 +410,22 @@ async def test_who_waits_is_answered_by_this_server_once_it_leads(door: Relay) -
         await until(lambda: not door.clients, "none of them is brought to another server")
 
 
+async def test_who_waits_and_has_said_all_is_answered_by_this_server_once_it_leads(
+    door: Relay,
+) -> None:
+    async with Server() as server:
+        reader, writer = await come(door)
+        writer.write_eof()
+        gone, itself = await asyncio.open_connection(LOCAL, door.port)
+        itself.write_eof()  # and it has said nothing
+        assert await gone.read() == b""
+        door.answer_here(accept_of(server))
+        assert (await reader.read()).endswith(b"PONG\r\n")
+        await until(lambda: not door.clients and not server.client_count, "both have gone")
+        for one in (writer, itself):
+            one.close()
+
+
 async def test_who_waits_is_brought_to_another_server_once_that_leads(door: Relay) -> None:
     async with Server() as server:
         client = await come(door)
@@ -452,6 +481,30 @@ async def test_the_last_words_of_a_leader_reach_the_client(door: Relay) -> None:
     leader.close()
 
 
+async def test_a_client_has_time_to_read_the_last_words_when_the_leader_is_another_one(
+    door: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still send, and whoever closed the connection then would take them away."""
+    monkeypatch.setattr(relay_module, "LAST_WORDS_SECONDS", 0.0)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        writer.close()
+
+    leader = await asyncio.start_server(answer, LOCAL, 0)
+    door.follow(f"{LOCAL}:{leader.sockets[0].getsockname()[1]}")
+    reader, writer = await come(door)
+    assert await reader.read(-1) == b"PONG\r\n"
+    door.follow("")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(door.clients) == 1
+    writer.close()
+    await until(lambda: not door.clients, "it has read them")
+    leader.close()
+
+
 async def test_a_connection_to_an_earlier_leader_that_goes_on_is_ended(
     relay: Relay, leader: Leader
 ) -> None:
@@ -460,6 +513,26 @@ async def test_a_connection_to_an_earlier_leader_that_goes_on_is_ended(
     relay.follow("")
     await until(lambda: leader.count == 0, "it is ended")
     writer.close()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_client_that_takes_nothing_is_given_up_also_where_leaders_follow_each_other(
+    relay: Relay, leader: Leader, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    monkeypatch.setattr(relay_module, "LAST_WORDS_SECONDS", 0.0)
+    monkeypatch.setattr(relay_module, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(relay, "write_deadline_seconds", 0.0)
+    with socket.create_connection((LOCAL, relay.port)) as client:
+        client.sendall(b"x")
+        await until(lambda: bool(relay.clients), "it has come")
+        (transport,) = [one.transport for one in relay.clients.values()]
+        await until(lambda: transport.get_write_buffer_size() > 0, "it takes no more")
+        relay.follow("")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        relay.follow(f"{LOCAL}:1")
+        await until(lambda: not relay.clients, "nobody brings it any more")
+        await until(lambda: not transport.get_write_buffer_size(), "it is given up")
 
 
 async def test_who_takes_a_follower_for_the_leader_has_to_ask_anew(door: Relay) -> None:

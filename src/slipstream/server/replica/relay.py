@@ -44,6 +44,7 @@ class _Arrival(asyncio.Protocol):
         self.ended: Callable[[], object] | None = None  # called when it goes
         self._arrived = arrived
         self._early = b""
+        self._has_said_all = False  # and still takes what it is answered
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,6 +57,12 @@ class _Arrival(asyncio.Protocol):
         self._early += data
         if len(self._early) > PIECE:
             self.transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """It says no more. What it has said is answered, as it is by a leader; who has said nothing
+        has gone, and who brings a client says more than this before its end."""
+        self._has_said_all = bool(self._early) and not self.is_from_group
+        return self._has_said_all
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone by itself."""
@@ -82,6 +89,8 @@ class _Arrival(asyncio.Protocol):
             transport.resume_reading()
         if self._early and not transport.is_closing():
             protocol.data_received(self._early)
+        if self._has_said_all and not transport.is_closing() and not protocol.eof_received():
+            transport.close()
 
 
 class Relayed:
@@ -157,7 +166,8 @@ class Relay:
         self._ended_bytes = (0, 0)  # of clients that have gone: from them, to them
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], Relayed] = {}  # that nobody answers yet
-        self._joined: set[asyncio.Task[None]] = set()  # of clients that have reached a leader
+        # Of clients that have reached a leader, which has not ended it.
+        self._joined: set[asyncio.Task[None]] = set()
         self._attempts: set[asyncio.Task[Streams | None]] = set()  # to reach it
         most = descriptors_for_clients(RESERVE_IN_GROUP) // FILES_EACH
         self._unreached = Seldom(log)  # says that a leader cannot be reached
@@ -197,11 +207,17 @@ class Relay:
             return
         loop = asyncio.get_running_loop()
         for task in self._joined:  # a leader that hands over answers what it was sent, and ends it
-            loop.call_later(LAST_WORDS_SECONDS, task.cancel)
+            loop.call_later(LAST_WORDS_SECONDS, self._end_joined, task)
         if leader:
             self._has_leader.set()
         else:
             self._has_leader.clear()
+
+    def _end_joined(self, task: "asyncio.Task[None]") -> None:
+        """Once, and not while a client gets to read what was the last."""
+        if task in self._joined:
+            self._joined.discard(task)
+            task.cancel()
 
     def answer_here(self, accept: Accept | None) -> None:
         """This server leads, and `accept` makes what speaks with each client, those included that
@@ -279,7 +295,8 @@ class Relay:
         self._joined.add(task)
         try:
             deadline = self.write_deadline_seconds + SLOW_SECONDS
-            await _join(client, _streams(client.arrival), *there, deadline)
+            parted = partial(self._joined.discard, task)
+            await _join(client, _streams(client.arrival), *there, deadline, parted)
         except _SlowError:
             self.slow_count += 1
             self._log.info(
@@ -405,9 +422,10 @@ async def _join(
     there_reader: asyncio.StreamReader,
     there_writer: asyncio.StreamWriter,
     deadline: float,
+    parted: Callable[[], None],
 ) -> None:
-    """Bring bytes both ways until both sides have said all, or one has gone. Raises `_SlowError`
-    for a client that takes nothing for `deadline` seconds."""
+    """Bring bytes both ways until both sides have said all, or one has gone. `parted` is told that
+    the leader has. Raises `_SlowError` for a client that takes nothing for `deadline` seconds."""
     reader, writer = here
     ways = [
         asyncio.create_task(_bring_to_leader(client, reader, there_writer)),
@@ -416,6 +434,7 @@ async def _join(
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         if ways[1].done():
+            parted()
             ways[0].cancel()
             await asyncio.wait(ways[:1])
             there_writer.transport.abort()
@@ -428,12 +447,12 @@ async def _join(
     finally:
         for way in ways:
             way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        for one in (writer, there_writer):
+        for one in (writer, there_writer):  # before anything is waited for: it may be cancelled
             one.close()
             if one.transport.get_write_buffer_size():  # it may never be taken
                 loop = asyncio.get_running_loop()
                 loop.call_later(deadline, one.transport.abort)
+        await asyncio.gather(*ways, return_exceptions=True)
 
 
 def _end_writing(writer: asyncio.StreamWriter) -> None:
