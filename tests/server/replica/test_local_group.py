@@ -19,6 +19,9 @@ from slipstream.errors import ConfigError, Error
 from slipstream.server import Server
 from slipstream.server.replica import group_server
 from slipstream.server.replica.free_ports import free_ports, is_free
+from slipstream.server.replica.relay import Relay
+from slipstream.server.replica.replica import Replica
+from slipstream.server.runtime import Runtime
 
 
 def publish(url: str, body: bytes) -> int:
@@ -53,6 +56,60 @@ def test_what_is_published_through_each_url_is_there_after_a_hand_over() -> None
         group.hand_over(before)
         assert group.leader == before
         assert publish(group.urls[2], b"3") == 4
+
+
+def test_a_server_that_is_stopped_while_it_hands_over_does_so_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as by who has it step down before. The others need not find out that it is gone."""
+    done: list[str] = []
+    settle, close, hand_over = Runtime.settle, Runtime.close, Replica.hand_over
+
+    async def stopped_meanwhile(runtime: Runtime) -> None:
+        leader.thread.ask_to_stop()
+        await settle(runtime)
+
+    async def closed(runtime: Runtime) -> None:
+        await close(runtime)
+        done.append("the store is closed")
+
+    def handed_over(replica: Replica, successor: str = "", is_slow: bool = False) -> None:
+        hand_over(replica, successor, is_slow)
+        done.append("another server leads")
+
+    with slipstream.Group(3) as group:
+        leader = next(one for one in group._members if one.name == group.leader)
+        monkeypatch.setattr(Runtime, "settle", stopped_meanwhile)
+        monkeypatch.setattr(Runtime, "close", closed)
+        monkeypatch.setattr(Replica, "hand_over", handed_over)
+        leader.thread.call(leader.server.hand_over)
+        leader.thread.join()
+        assert done == ["the store is closed", "another server leads"]
+
+
+def test_a_leader_with_a_full_disk_takes_no_clients_any_more_when_it_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listening: list[int] = []
+    abandoned: list[Runtime] = []
+    abandon = Runtime.abandon
+
+    async def listen(relay: Relay) -> None:
+        listening.append(relay.port)
+
+    async def left_as_it_is(runtime: Runtime) -> None:
+        await abandon(runtime)
+        abandoned.append(runtime)
+
+    with slipstream.Group(3) as group:
+        leader = next(one for one in group._members if one.name == group.leader)
+        monkeypatch.setattr(Replica, "is_full", True)
+        monkeypatch.setattr(Relay, "listen", listen)
+        monkeypatch.setattr(Runtime, "abandon", left_as_it_is)
+        leader.thread.ask_to_stop()
+        leader.thread.join()
+        assert abandoned
+    assert not listening
 
 
 def test_a_client_of_the_group_is_told_who_leads() -> None:

@@ -97,6 +97,7 @@ class GroupServer:
         self._lock: DirectoryLock | None = None
         self._gone: set[str] = set()  # of followers that bring clients, at the last look
         self._successor: str | None = None  # to whom this server is to hand over; "" to anybody
+        self._handing_over: asyncio.Task[None] | None = None
         self._replica: Replica | None = None
         self._relay: Relay | None = None
         self._reload: Reload | None = None  # reads the configuration again
@@ -313,6 +314,8 @@ class GroupServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
+            if self._handing_over is not None:  # it was asked to step down just before
+                await self._handing_over
             if self._server is not None:
                 await self._hand_over("")
             if self._server is not None:  # with a full disk it is left as it is
@@ -323,7 +326,18 @@ class GroupServer:
 
     async def _hand_over(self, successor: str, is_slow: bool = False) -> None:
         """Close the store in good order, so that the next leader opens it quickly, and have
-        `successor` lead."""
+        `successor` lead. What was begun comes to its end, also if this server stops meanwhile."""
+        assert self._loop is not None
+        begun = self._handing_over = self._loop.create_task(
+            self._close_and_hand_over(successor, is_slow), name="handing over"
+        )
+        try:
+            await asyncio.shield(begun)
+        finally:
+            if begun.done():
+                self._handing_over = None
+
+    async def _close_and_hand_over(self, successor: str, is_slow: bool) -> None:
         replica, server = self._replica, self._server
         assert replica is not None
         assert server is not None
@@ -442,7 +456,7 @@ class GroupServer:
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._news.set)
                 try:
                     await self._leave_to_others(replica)
-                except Exception as another:  # such as a port that is taken: it is tried again
+                except Exception as another:  # it is tried again
                     self._tell(another)
             if self.runtime is not None:
                 self.runtime.turn(self.runtime.engine.group_changed)
@@ -476,8 +490,6 @@ class GroupServer:
             await self._have_lead(replica, server_name_of(wish.successor), is_slow=is_slow)
         if replica.leads and self._server is None:
             await self._lead(replica.leads)
-        elif self._server is None and self._relay is not None:
-            await self._relay.listen()
 
     async def _leave_to_others(self, replica: Replica) -> None:
         """This server cannot lead just now: another one may be able to."""
@@ -570,7 +582,6 @@ class GroupServer:
                 await server.abandon_here()
             finally:
                 self._leave_disk()
-        await relay.listen()
 
     def _may_refuse(self) -> bool:
         """Whether damage is a reason to have another server lead, on any thread. It is not where no
