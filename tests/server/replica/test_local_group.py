@@ -15,8 +15,11 @@ import pytest
 
 import slipstream
 import slipstream.sync
-from slipstream.errors import ConfigError, Error
+from slipstream.errors import ConfigError, DiskFullError, Error
+from slipstream.group import DiskJob
 from slipstream.server import Server
+from slipstream.server.group import GroupHost
+from slipstream.server.group.store import GroupStore
 from slipstream.server.replica import group_server
 from slipstream.server.replica.free_ports import free_ports, is_free
 from slipstream.server.replica.relay import Relay
@@ -110,6 +113,37 @@ def test_a_leader_with_a_full_disk_takes_no_clients_any_more_when_it_stops(
         leader.thread.join()
         assert abandoned
     assert not listening
+
+
+def test_a_leader_does_not_wait_for_space_while_it_closes_the_store_to_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its loop would stand still: it would be deaf to signals, and lead on."""
+    is_full = threading.Event()
+    settle, write = Runtime.settle, GroupStore.write
+
+    async def full_meanwhile(runtime: Runtime) -> None:
+        is_full.set()
+        await settle(runtime)
+
+    def written_or_full(store: GroupStore, job: DiskJob) -> None:
+        if is_full.is_set() and job.writes:
+            store.is_full = True
+            raise DiskFullError("no space")
+        write(store, job)
+
+    with slipstream.Group(3) as group:
+        make_stream(group.urls[0])
+        publish(group.urls[0], b"which is noted when the store is closed")
+        monkeypatch.setattr(Runtime, "settle", full_meanwhile)
+        monkeypatch.setattr(GroupStore, "write", written_or_full)
+        monkeypatch.setattr(GroupHost.submit, "__defaults__", (0.5, 0))  # seconds, epoch
+        leader = next(one for one in group._members if one.name == group.leader)
+        leader.thread.ask_to_stop()
+        leader.thread._thread.join(20)
+        has_stopped = not leader.thread._thread.is_alive()
+        is_full.clear()
+    assert has_stopped
 
 
 def test_a_client_of_the_group_is_told_who_leads() -> None:

@@ -132,6 +132,7 @@ class GroupHost:
         self.on_change: Callable[[], None] = lambda: None  # who leads or fails, or `is_full`
         self.on_wish: Callable[[Wish], None] = self._fulfil  # another server had better lead
         self.are_files_full = False  # whether the owner finds the disk full; as the owner says
+        self.may_wait_for_space = True  # entries, for as long as it takes; on any thread
         self.log_end = 0  # the last index that the log had when this server started
         self._cluster = cluster
         self._size = size
@@ -776,11 +777,11 @@ class GroupHost:
         self._turn()
 
     def _look_at_deadlines(self, now: int) -> None:
-        """Tell those whose time is over. While entries wait for space it stands still: they are in
-        the log once there is some, and whoever began anew would wait behind them."""
+        """Tell those whose time is over. While entries wait for space it stands still, if they may:
+        they are in the log once there is some, and whoever began anew would wait behind them."""
         passed, self._looked_at = now - self._looked_at, now
         for waiting in self._waiting:
-            if self.waits_for_space:
+            if self.waits_for_space and self.may_wait_for_space:
                 waiting.deadline += passed
             elif now >= waiting.deadline:
                 waiting.answer(

@@ -349,8 +349,13 @@ class GroupServer:
         self._server = None
         self._relay.answer_here(None)
         self._show_follower(replica, self._relay)
-        await server.stop_here()
-        self._leave_disk()
+        replica.wait_no_longer_for_space()
+        try:
+            await server.stop_here()
+        except Error as error:  # such as by a disk that is full since a moment ago
+            self.log.error(f"The store is left as it is: {error}")
+        finally:
+            self._leave_disk()
         try:
             await self._loop.run_in_executor(None, replica.hand_over, successor, is_slow)
         except Error as error:

@@ -181,6 +181,11 @@ class Replica:
         with suppress(RuntimeError):  # the loop has closed, and told them
             self._loop.call_soon_threadsafe(self._give_up_waiting)
 
+    def wait_no_longer_for_space(self) -> None:
+        """Until a lead is announced again, no entry has more than the usual time: whoever waits
+        closes the store, and can do nothing else meanwhile."""
+        self.host.may_wait_for_space = False
+
     def had_no_space(self) -> None:
         """Something could not be stored."""
         assert self._loop is not None
@@ -282,6 +287,7 @@ class Replica:
     def _append(self, body: bytes, future: "Future[None]", epoch: int, is_anew: bool) -> None:
         if is_anew:
             self._gap_in = 0
+            self.host.may_wait_for_space = True
         try:
             if epoch and epoch == self._gap_in:  # it is of who does not know of that yet
                 raise NotLeaderError("an entry before this one was not appended")
