@@ -299,9 +299,11 @@ async def test_no_entry_follows_one_of_its_epoch_that_was_not_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one that came while the leader was about to hand over, which nothing came of: files
-    would have what follows without what went before."""
+    would have what follows without what went before. Nor is it forgotten for one of another."""
     async with replicas(tmp_path) as owned:
-        leader = await leader_of(owned)
+        first = await leader_of(owned)
+        await asyncio.to_thread(first.replica.hand_over)
+        leader = await leader_of({n: other for n, other in owned.items() if other is not first})
         one, epoch = leader.replica, leader.replica.leads
         bodies = [encode_operations([Operation(Kind.CREATE, name)]) for name in ("a", "b", "c")]
 
@@ -310,7 +312,8 @@ async def test_no_entry_follows_one_of_its_epoch_that_was_not_appended(
             raise BusyError("too much waits")
 
         monkeypatch.setattr(one.host, "submit", refuse)
-        for future in [one.submit(body, epoch) for body in bodies[:2]]:
+        told = [(bodies[0], epoch), (bodies[0], epoch - 1), (bodies[1], epoch)]
+        for future in [one.submit(body, its) for body, its in told]:
             with pytest.raises(LostLeadError):
                 await asyncio.wrap_future(future)
         await asyncio.wrap_future(one.announce("here:4222", epoch))

@@ -313,7 +313,7 @@ class Replica:
 
     def _not_appended(self, future: "Future[None]", epoch: int, error: BaseException) -> None:
         if not isinstance(error, OutcomeUnknownError):
-            self._gap_in = epoch
+            self._gap_in = max(self._gap_in, epoch)  # an engine of an earlier one may come late
         future.set_exception(LostLeadError(str(error) or repr(error)))
         if not isinstance(error, (NotLeaderError, BusyError, OutcomeUnknownError)):
             self._log.fault("appending an entry of the group", error)
