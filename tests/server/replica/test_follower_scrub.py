@@ -170,3 +170,17 @@ async def test_while_a_server_is_away_no_other_one_gives_its_files_up(
     flip(damaged, 300)
     await until(lambda: f"they are fetched once {away} is there" in caplog.text, "it is found")
     assert damaged.read_bytes() != whole.read_bytes()
+
+
+async def test_files_that_could_not_be_fetched_are_so_the_next_time(
+    group: slipstream.Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as by a server that begins to lead just then. Nobody else's were found damaged."""
+    leader = next(one for one in group._members if one.name == group.leader)
+    loop = leader.thread._loop
+    assert loop is not None
+    for _ in range(2):
+        found = leader.server._found_damage("a segment", "a bit has turned over")
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(found, loop))
+    assert caplog.text.count("No other server leads, which could send its files") == 2
+    assert "those of another server had it, too" not in caplog.text

@@ -648,12 +648,13 @@ class GroupServer:
             away = ", ".join(sorted(map(server_name_of, missing)))
             self.log.error(f"{damage}; they are fetched once {away} is there")
             return
-        self._scrubbed = damage
         self.log.error(f"{damage}; the files are fetched from another server")
         try:
             await loop.run_in_executor(None, replica.renew)
         except Error as error:
             self.log.error(f"No other server leads, which could send its files: {error}")
+        else:
+            self._scrubbed = damage
 
     def _leave_disk(self) -> None:
         """Nobody uses the disk of this lead any more: release its files."""
