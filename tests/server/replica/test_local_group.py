@@ -1,6 +1,8 @@
 """`slipstream.Group`: a group of servers in the threads of one process."""
 
+import asyncio
 import gc
+import queue
 import socket
 import sys
 import threading
@@ -25,6 +27,7 @@ from slipstream.server.replica.free_ports import free_ports, is_free
 from slipstream.server.replica.relay import Relay
 from slipstream.server.replica.replica import Replica
 from slipstream.server.runtime import Runtime
+from tests.server.group.waiting import until
 
 
 def publish(url: str, body: bytes) -> int:
@@ -115,16 +118,11 @@ def test_a_leader_with_a_full_disk_takes_no_clients_any_more_when_it_stops(
     assert not listening
 
 
-def test_a_leader_does_not_wait_for_space_while_it_closes_the_store_to_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its loop would stand still: it would be deaf to signals, and lead on."""
+@pytest.fixture
+def is_full(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While it is set, no server of a group has space for what is written to its log."""
     is_full = threading.Event()
-    settle, write = Runtime.settle, GroupStore.write
-
-    async def full_meanwhile(runtime: Runtime) -> None:
-        is_full.set()
-        await settle(runtime)
+    write = GroupStore.write
 
     def written_or_full(store: GroupStore, job: DiskJob) -> None:
         if is_full.is_set() and job.writes:
@@ -132,11 +130,24 @@ def test_a_leader_does_not_wait_for_space_while_it_closes_the_store_to_stop(
             raise DiskFullError("no space")
         write(store, job)
 
+    monkeypatch.setattr(GroupStore, "write", written_or_full)
+    return is_full
+
+
+def test_a_leader_does_not_wait_for_space_while_it_closes_the_store_to_stop(
+    monkeypatch: pytest.MonkeyPatch, is_full: threading.Event
+) -> None:
+    """Its loop would stand still: it would be deaf to signals, and lead on."""
+    settle = Runtime.settle
+
+    async def full_meanwhile(runtime: Runtime) -> None:
+        is_full.set()
+        await settle(runtime)
+
     with slipstream.Group(3) as group:
         make_stream(group.urls[0])
         publish(group.urls[0], b"which is noted when the store is closed")
         monkeypatch.setattr(Runtime, "settle", full_meanwhile)
-        monkeypatch.setattr(GroupStore, "write", written_or_full)
         monkeypatch.setattr(GroupHost.submit, "__defaults__", (0.5, 0))  # seconds, epoch
         leader = next(one for one in group._members if one.name == group.leader)
         leader.thread.ask_to_stop()
@@ -144,6 +155,33 @@ def test_a_leader_does_not_wait_for_space_while_it_closes_the_store_to_stop(
         has_stopped = not leader.thread._thread.is_alive()
         is_full.clear()
     assert has_stopped
+
+
+async def test_a_leader_does_not_stand_still_while_it_opens_the_store_without_space(
+    monkeypatch: pytest.MonkeyPatch, is_full: threading.Event
+) -> None:
+    start_here = Server.start_here
+    opening: list[asyncio.AbstractEventLoop] = []
+    told: queue.Queue[str] = queue.Queue()
+
+    async def full_meanwhile(server: Server) -> None:
+        if not opening:
+            is_full.set()
+            opening.append(asyncio.get_running_loop())
+        await start_here(server)
+
+    with slipstream.Group(3) as group:
+        monkeypatch.setattr(Server, "start_here", full_meanwhile)
+        monkeypatch.setattr(GroupHost.submit, "__defaults__", (0.5, 0))  # seconds, epoch
+        leader = next(one for one in group._members if one.name == group.leader)
+        leader.thread.call(leader.server.hand_over)
+        await until(lambda: bool(opening), "another one begins to lead")
+        try:
+            opening[0].call_soon_threadsafe(told.put, "this one listens")
+            assert await asyncio.to_thread(told.get, timeout=20) == "this one listens"
+        finally:
+            is_full.clear()
+        await until(lambda: bool(group.leader), "it leads once there is space")
 
 
 def test_a_client_of_the_group_is_told_who_leads() -> None:

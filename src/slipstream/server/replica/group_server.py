@@ -349,7 +349,7 @@ class GroupServer:
         self._server = None
         self._relay.answer_here(None)
         self._show_follower(replica, self._relay)
-        replica.wait_no_longer_for_space()
+        replica.let_wait_for_space(False)
         try:
             await server.stop_here()
         except Error as error:  # such as by a disk that is full since a moment ago
@@ -521,7 +521,9 @@ class GroupServer:
         assert replica.directory is not None
         # Their clients come at once, and wait here.
         announced = replica.announce(self._client_address(), epoch, self._token)
-        if epoch == self._last_epoch:  # what was under way then has an outcome first
+        replica.let_wait_for_space(False)  # another server may have some
+        # What was under way then has an outcome first; and the store is not opened without space.
+        if epoch == self._last_epoch or replica.is_full:
             await asyncio.wrap_future(announced)
         self._last_epoch = epoch
         root = replica.directory.root
@@ -560,6 +562,7 @@ class GroupServer:
             raise
         finally:
             self._begins_to_lead = False
+            replica.let_wait_for_space(True)
         self._server = server
         if self._reload is not None:
             server.reload_when_asked(self._reload)

@@ -181,10 +181,13 @@ class Replica:
         with suppress(RuntimeError):  # the loop has closed, and told them
             self._loop.call_soon_threadsafe(self._give_up_waiting)
 
-    def wait_no_longer_for_space(self) -> None:
-        """Until a lead is announced again, no entry has more than the usual time: whoever waits
-        closes the store, and can do nothing else meanwhile."""
-        self.host.may_wait_for_space = False
+    def let_wait_for_space(self, may_wait: bool) -> None:
+        """Whether entries have as long as it takes until there is space; else they have the usual
+        time, since whoever waits opens or closes the store, and can do nothing else meanwhile. An
+        announcement lets them."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(setattr, self.host, "may_wait_for_space", may_wait)
 
     def had_no_space(self) -> None:
         """Something could not be stored."""
