@@ -129,7 +129,7 @@ def test_addresses_of_two_families_name_nobody_and_a_zone_is_left_out() -> None:
 
 
 def test_a_header_of_the_group_has_the_proof_of_its_key_and_of_each_byte() -> None:
-    header = announce(KEY, CLIENT, SERVER)
+    header = announce(KEY, CLIENT, SERVER, "n2")
     found = read_header(header)
     assert found is not None
     assert found.client == CLIENT
@@ -143,7 +143,8 @@ def test_a_header_of_the_group_has_the_proof_of_its_key_and_of_each_byte() -> No
 
 
 def test_an_answer_is_good_for_one_nonce_and_one_header() -> None:
-    header, other = announce(KEY, CLIENT, SERVER), announce(KEY, SERVER, CLIENT)
+    header = announce(KEY, CLIENT, SERVER, "n2")
+    other = announce(KEY, SERVER, CLIENT, "n2")
     proof = prove(KEY, NONCE, header)
     assert is_proved(KEY, NONCE, header, proof)
     assert not is_proved(KEY, NONCE[::-1], header, proof)
