@@ -44,7 +44,7 @@ from slipstream.log.commit_entry import (
     put_head,
 )
 from slipstream.log.commit_replay import Replay, replay
-from slipstream.log.disk import Disk, File
+from slipstream.log.disk import Disk, File, waits_for_space
 from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.log_place import DIRECTORY
 from slipstream.log.scrub import CommitLogScrub
@@ -639,6 +639,10 @@ class CommitLog:
 
     def _is_full(self) -> bool:
         return not self._fits(self.unwritten())
+
+    def waits_for_space(self) -> bool:
+        """Whether entries wait for space that others have not got, in a group."""
+        return waits_for_space(self._disk)
 
     def is_held(self) -> bool:
         """Whether changes wait for a checkpoint, because both files are full."""

@@ -139,6 +139,19 @@ class CopiedDisk(Protocol):
         to be had from another server: what is here must not be gone on with then."""
 
 
+@runtime_checkable
+class WaitingDisk(Protocol):
+    """A disk on which what was written may wait for space that others have not got."""
+
+    def waits_for_space(self) -> bool:
+        """Whether it does now. Any thread may call."""
+
+
+def waits_for_space(disk: Disk) -> bool:
+    """See `WaitingDisk`; any other disk refuses what it has no space for."""
+    return isinstance(disk, WaitingDisk) and disk.waits_for_space()
+
+
 def report_damage(disk: Disk, what: str) -> None:
     """See `CopiedDisk`; any other disk has the only copy, of which the best is made."""
     if isinstance(disk, CopiedDisk):

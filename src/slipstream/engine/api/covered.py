@@ -26,10 +26,12 @@ def covered(
 ) -> Fields | Covered:
     """An answer that shows which streams and consumers there are, their configurations, and the
     state of those that are named."""
+    if js.is_stuck:
+        return fields
     waits: list[Wait] = [] if js.is_kept else [js.when_shown]
     waits += [stream.when_settled for stream in streams if not stream.is_settled]
     waits += [one.life.when_shown for one in consumers if not one.life.is_shown]
-    return Covered(all_of(*waits), fields) if waits else fields
+    return Covered(js.unless_stuck(all_of(*waits)), fields) if waits else fields
 
 
 def covered_stream(stream: "Stream", fields: Fields) -> Fields | Covered:

@@ -52,8 +52,9 @@ def get(js: "JetStream", request: Request) -> Fields | WhenDurable:
     if record.end > record.body_start:
         message["data"] = base64.b64encode(record.body()).decode()
     message["time"] = time_text(record.ts)
-    if stream.is_settled:
-        return {"message": message}
+    is_one = bool(wanted.seq) and not wanted.next_by_subj
+    if stream.is_settled or (is_one and record.seq <= stream.readable_seq):
+        return {"message": message}  # that one is durable, whatever else is on its way
     return WhenDurable(
         stream.when_settled, {"message": message}, failure=ErrorCode.STREAM_STORE_FAILED
     )

@@ -27,11 +27,12 @@ def _shown_first(stream: Stream, counts: Counts) -> int:
 
 
 def stream_state(stream: Stream) -> "StreamState":
-    """Counts, sequences and times; of a stream that has failed those that are durable."""
+    """Counts, sequences and times; those that are durable of a stream that has failed, or of which
+    messages wait for space in a group."""
     log = stream.log
     counts = Counts(*log.counts())
     first_ts = log.first_ts
-    if stream.failed and log.durable_counts is not None:
+    if (stream.failed or stream.js.waits_for_space) and log.durable_counts is not None:
         counts = Counts(*log.durable_counts)
         if not counts.messages or counts.first_seq != log.first_seq:
             first_ts = 0

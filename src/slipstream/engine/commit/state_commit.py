@@ -29,6 +29,7 @@ from slipstream.log.segment_bytes import BatchCopy, Reference
 LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
 CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
 REFERENCES_NS = 1_000_000_000  # after which references to batches have an entry of their own
+LOOKS_NS = 200_000_000  # after which it is seen whether those who wait to show something still may
 AGAIN_NS = 10_000_000_000  # after a checkpoint that the disk refused
 # Larger content is written to its own file: it would fill the log.
 CONTENT_BYTES_MAX = 2 * 1024 * 1024
@@ -72,6 +73,7 @@ class StateCommit:
         self._problem = ""  # what was reported of the last checkpoint
         self._is_held = False  # whether it was reported that the log is full
         self._looking: dict[Look, None] = {}  # who waits, and has changed nothing
+        self._looks_timer: Timer | None = None
         self._checkpoint_later()  # what the disk refused at the start
 
     # -- changes ---------------------------------------------------------------------------------
@@ -169,7 +171,19 @@ class StateCommit:
         is no reason not to show what there is. It is called once."""
         look = Look(self._looking, done)
         self._looking[look] = None
+        self._watch_looks()
         return look
+
+    def _watch_looks(self) -> None:
+        """What comes of a full disk of others nobody tells: see to it now and then."""
+        if self._looks_timer is None and self._looking and not self.closed:
+            self._looks_timer = self._timers.after(LOOKS_NS, self._let_look)
+
+    def _let_look(self) -> None:
+        self._looks_timer = None
+        if self.is_stuck:
+            call_all(list(self._looking), None)
+        self._watch_looks()
 
     @property
     def is_settled(self) -> bool:
@@ -189,8 +203,9 @@ class StateCommit:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it is full, and the disk takes nothing of what it holds."""
-        return self.is_refused and self.log.is_held()
+        """Whether it is full, and the disk takes nothing of what it holds; or entries wait for
+        space that a majority of a group has not got."""
+        return (self.is_refused and self.log.is_held()) or self.log.waits_for_space()
 
     def _commit_later(self, is_awaited: bool) -> None:
         if is_awaited:
@@ -320,7 +335,10 @@ class StateCommit:
         """Make all durable and apply it, as the last call. What cannot be applied is for the next
         start."""
         self.closed = True
-        for timer in (self._lazy_timer, self._checkpoint_timer, self._references_timer):
+        timers = (
+            self._lazy_timer, self._checkpoint_timer, self._references_timer, self._looks_timer,
+        )  # fmt: skip
+        for timer in timers:
             if timer is not None:
                 timer.cancel()
         try:

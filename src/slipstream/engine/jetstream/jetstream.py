@@ -27,6 +27,7 @@ from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.disk import report_damage
+from slipstream.log.durability import Done
 from slipstream.log.memory_log import MemoryLog
 from slipstream.log.stream_place import StreamPlace
 from slipstream.log.stream_store import (
@@ -121,6 +122,22 @@ class JetStream:
             done(None)
         else:
             self.state.when_settled(done)
+
+    def unless_stuck(self, wait: Callable[[Done], None]) -> Callable[[Done], None]:
+        """`wait`, whose callback is also called once `is_stuck`."""
+        if self.store is None:
+            return wait
+        return lambda done: wait(self.state.unless_stuck(done))
+
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether what was written waits for space that a majority of a group has not got."""
+        return self.store is not None and self.state.log.waits_for_space()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the disk takes nothing more for now: what there is, is shown all the same."""
+        return self.store is not None and self.state.is_stuck
 
     @property
     def is_kept(self) -> bool:

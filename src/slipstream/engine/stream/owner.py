@@ -11,6 +11,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.host import Host
 from slipstream.engine.session.message import Inbound
+from slipstream.log.durability import Done
 from slipstream.log.stream_store import ConfigurationFile
 
 
@@ -72,6 +73,17 @@ class Owner(Protocol):
 
     def when_shown(self, done: Callable[[Exception | None], None]) -> None:
         """The same for who has changed nothing: not where the disk takes nothing more."""
+
+    def unless_stuck(self, wait: Callable[[Done], None]) -> Callable[[Done], None]:
+        """`wait`, whose callback is also called once `is_stuck`."""
+
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether what was written waits for space that a majority of a group has not got."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the disk takes nothing more for now: what there is, is shown all the same."""
 
     @property
     def is_kept(self) -> bool:

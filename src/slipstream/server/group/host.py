@@ -68,6 +68,7 @@ HOLD_FACTOR = 8  # of these, for servers that come closer
 ABOUT_BYTES_MAX = 64 * 1024  # of what a server says of itself
 _TICK = 0.02  # s
 _TRIM_EVERY = SECOND // 4  # ns
+_AFTER_SPACE = 5 * SECOND  # for entries that waited for space to be committed then
 _ADMIT_EVERY = SECOND // 4
 OUTSIDE_ATTEMPT = 5 * SECOND  # ns: a register outside of the group may take long to answer
 
@@ -782,7 +783,7 @@ class GroupHost:
         passed, self._looked_at = now - self._looked_at, now
         for waiting in self._waiting:
             if self.waits_for_space and self.may_wait_for_space:
-                waiting.deadline += passed
+                waiting.deadline = max(waiting.deadline + passed, now + _AFTER_SPACE)
             elif now >= waiting.deadline:
                 waiting.answer(
                     0,

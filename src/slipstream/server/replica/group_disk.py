@@ -385,6 +385,9 @@ class GroupDisk:
             last, number = self._begin_commit([operation] if file.is_there else [])
         self._end_commit(last, number)
 
+    def waits_for_space(self) -> bool:
+        return self._is_full()
+
     def sync_dir(self, path: str) -> None:
         self.commit()
 
