@@ -186,13 +186,18 @@ def test_a_position_is_shown_once_it_is_durable(
     assert (found["ack_floor"], found["delivered"]) == (info["ack_floor"], info["delivered"])
 
 
-def test_a_look_at_a_position_that_waits_for_a_removal_to_be_durable_is_answered(
-    client: Client,
-) -> None:
+def store_second(client: Client) -> None:
+    """Another message, durable, with nothing on its way to the disk."""
     client.publish("s.a", b"two")
     work(client)
     client.driver.advance(10 * SECOND)
     work(client)
+
+
+def test_a_look_at_a_position_that_waits_for_a_removal_to_be_durable_is_answered(
+    client: Client,
+) -> None:
+    store_second(client)
     message = fetch(client)
     client.publish(message.reply, b"+ACK")
     client.publish("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":2,"no_erase":true}')
@@ -234,10 +239,7 @@ def test_a_position_is_shown_where_it_is_if_the_commit_log_has_failed(client: Cl
 def test_a_second_look_at_a_position_is_answered_if_the_commit_log_fails_under_the_first(
     client: Client,
 ) -> None:
-    client.publish("s.a", b"two")
-    work(client)
-    client.driver.advance(10 * SECOND)
-    work(client)
+    store_second(client)
     for message in (fetch(client), fetch(client)):
         client.publish(message.reply, b"+ACK")
         assert client.ask("$JS.API.CONSUMER.INFO.S.c") == []

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.broken_promises import Verdict
 from tests.group_clients.record import Record
-
-EXAMPLES = 3
 
 
 class Stored(NamedTuple):
@@ -16,20 +14,6 @@ class Stored(NamedTuple):
     sequence: int
     message_id: str
     body: bytes
-
-
-@dataclass
-class Verdict:
-    """Counts of what is broken, by the name of the promise; and some of it in words."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-
-    def add(self, promise: str, found: Sequence[str]) -> None:
-        """Note what breaks a promise."""
-        if found:
-            self.counts[promise] = self.counts.get(promise, 0) + len(found)
-            self.words += [f"{promise}: {one}" for one in found[:EXAMPLES]]
 
 
 def judge(record: Record, stored: Sequence[Stored], left: int = 0) -> Verdict:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.broken_promises import Verdict
 from tests.group_clients.changes import LOOK_SECONDS, change, kind_of
-from tests.group_clients.judge import Stored, Verdict, judge
+from tests.group_clients.judge import Stored, judge
 from tests.group_clients.pauses import Change
 from tests.group_clients.record import Record
 from tests.group_clients.running import Running

@@ -2,28 +2,19 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tests import broken_promises
 from tests.group_failures.load import Attempt, Read
-
-EXAMPLES = 3
 
 Contents = Mapping[int, bytes]  # by sequence
 
 
 @dataclass
-class Verdict:
-    """Counts of what is broken, by the name of the promise; and some of it in words."""
+class Verdict(broken_promises.Verdict):
+    """The same, and how much was acknowledged."""
 
     acknowledged: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-
-    def add(self, promise: str, found: Sequence[str]) -> None:
-        """Note what breaks a promise."""
-        if found:
-            self.counts[promise] = self.counts.get(promise, 0) + len(found)
-            self.words += [f"{promise}: {one}" for one in found[:EXAMPLES]]
 
 
 def judge(
@@ -40,7 +31,7 @@ def judge(
     history   all servers have the same
     """
     done = [one for one in attempts if one.sequence]
-    verdict = Verdict(len(done))
+    verdict = Verdict(acknowledged=len(done))
     bodies = {one.body for one in attempts}
     verdict.add("lost", list(_lost(done, found)))
     verdict.add("twice", list(_twice(found)))
