@@ -134,12 +134,13 @@ def encode_entry(
     others: bytes = b"",
 ) -> tuple[bytes, int]:
     """An entry of `records` and of `others`, which are encoded already, and its checksum."""
-    parts = []
+    out = OutBuffer()
     for record in records:
         path = name_of(record.path)
-        head = _RECORD.pack(record.kind, record.stream_created, len(path), len(record.content))
-        parts += [head, path, record.content]
-    body = b"".join((*parts, others))
+        put_head(out, record.kind, record.stream_created, path, len(record.content))
+        out.put(record.content)
+    out.put(others)
+    body = out.take()
     size = _ENTRY.size + len(body)
     head = _ENTRY.pack(_MAGIC, size, index, floor, durable, EPOCH, previous, 0)[:-4]
     crc = zlib.crc32(body, zlib.crc32(head, salt))

@@ -28,7 +28,7 @@ def covered(
     state of those that are named."""
     if js.is_stuck:
         return fields
-    waits: list[Wait] = [] if js.is_kept else [js.when_shown]
+    waits: list[Wait] = [] if js.is_kept else [js.when_kept]
     waits += [stream.when_settled for stream in streams if not stream.is_settled]
     waits += [one.life.when_shown for one in consumers if not one.life.is_shown]
     return Covered(js.unless_stuck(all_of(*waits)), fields) if waits else fields

@@ -260,7 +260,8 @@ class _Call:
             js.engine.wait(early, self._session, self._again)
         except ApiError as refused:
             if refused.err_code in _MISSING and not js.is_kept:  # a crash may bring it back
-                self._answer_when_durable(WhenDurable(js.when_shown, {}, refused=refused))
+                wait = js.unless_stuck(js.when_kept)
+                self._answer_when_durable(WhenDurable(wait, {}, refused=refused))
             else:
                 self.answer({}, refused)
         except (StorageError, OSError) as failed:

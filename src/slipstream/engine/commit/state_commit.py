@@ -162,10 +162,6 @@ class StateCommit:
         self.log.when_durable(done)
         self.mark_dirty()
 
-    def when_settled(self, done: Done) -> None:
-        """As `when_durable`, for who has read something and changed nothing: see `unless_stuck`."""
-        self.when_durable(self.unless_stuck(done))
-
     def unless_stuck(self, done: Done) -> Done:
         """`done`, which is also called if the disk takes nothing more meanwhile (`is_stuck`): that
         is no reason not to show what there is. It is called once."""
@@ -181,9 +177,12 @@ class StateCommit:
 
     def _let_look(self) -> None:
         self._looks_timer = None
-        if self.is_stuck:
-            call_all(list(self._looking), None)
+        self._show_if_stuck()
         self._watch_looks()
+
+    def _show_if_stuck(self) -> None:
+        if self._looking and self.is_stuck:
+            call_all(list(self._looking), None)
 
     @property
     def is_settled(self) -> bool:
@@ -258,8 +257,7 @@ class StateCommit:
             self._begin_checkpoint()
         elif self._running is None:
             self._checkpoint_later()
-        if self._looking and self.is_stuck:
-            call_all(list(self._looking), None)
+        self._show_if_stuck()
 
     # -- checkpoints -----------------------------------------------------------------------------
 

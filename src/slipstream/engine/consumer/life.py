@@ -274,7 +274,7 @@ class ConsumerLife:
         if consumer.store is None or consumer.pending.size > SHOWN_PENDING_MAX:
             return True
         state = consumer.stream.js.state
-        if state.log.failed or state.is_stuck:
+        if state.log.failed:
             return True
         return not (self._is_late or state.log.is_on_its_way(consumer.store.state))
 
@@ -286,7 +286,6 @@ class ConsumerLife:
 
     def when_shown(self, done: Callable[[Exception | None], None]) -> None:
         """Call back once what may be shown now survives a crash, or the disk has refused it."""
-        done = self.consumer.stream.js.state.unless_stuck(done)
         if self._was_ahead or is_ahead(self.consumer):
 
             def settled(error: Exception | None) -> None:

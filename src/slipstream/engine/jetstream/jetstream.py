@@ -116,15 +116,8 @@ class JetStream:
         else:
             self.state.when_durable(done)
 
-    def when_shown(self, done: Callable[[Exception | None], None]) -> None:
-        """The same for who has changed nothing: not where the disk takes nothing more."""
-        if self.store is None:
-            done(None)
-        else:
-            self.state.when_settled(done)
-
     def unless_stuck(self, wait: Callable[[Done], None]) -> Callable[[Done], None]:
-        """`wait`, whose callback is also called once `is_stuck`."""
+        """`wait`, for who has changed nothing: its callback is also called once `is_stuck`."""
         if self.store is None:
             return wait
         return lambda done: wait(self.state.unless_stuck(done))

@@ -71,11 +71,8 @@ class Owner(Protocol):
     def when_kept(self, done: Callable[[Exception | None], None]) -> None:
         """Call `done` once all configurations and positions are durable, or cannot be."""
 
-    def when_shown(self, done: Callable[[Exception | None], None]) -> None:
-        """The same for who has changed nothing: not where the disk takes nothing more."""
-
     def unless_stuck(self, wait: Callable[[Done], None]) -> Callable[[Done], None]:
-        """`wait`, whose callback is also called once `is_stuck`."""
+        """`wait`, for who has changed nothing: its callback is also called once `is_stuck`."""
 
     @property
     def waits_for_space(self) -> bool:
