@@ -24,6 +24,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.model.ack_subject",
     "slipstream.log.record",
     "slipstream.log.columns",
+    "slipstream.log.counts",
     "slipstream.log.direct_write",
     "slipstream.log.os_file",
     "slipstream.log.subject_shape",

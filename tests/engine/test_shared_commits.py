@@ -13,10 +13,12 @@ from slipstream.log.commit_log import CommitLog
 from slipstream.log.disk import File
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import FileLog
+from slipstream.log.record import Record
 from slipstream.log.segment import HEADER_SIZE, Segment, decode_header, encode_header
-from slipstream.log.segment_bytes import BatchCopy, SegmentCopy, write_again
+from slipstream.log.segment_bytes import SegmentCopy, write_again
 from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.wire.buffer import OutBuffer
 
 NAMES = ("A", "B", "C")
 SECOND = 1_000_000_000
@@ -90,6 +92,67 @@ def test_what_was_not_answered_yet_is_not_shown(disk: SimulatedDisk) -> None:
     answers = [message.json() for message in client.take()]
     assert [answer["seq"] for answer in answers if "seq" in answer] == [2, 2, 2]
     assert [answer["message"]["seq"] for answer in answers if "message" in answer] == [2]
+
+
+def _log_of(client: Client, name: str) -> FileLog:
+    log = client.driver.js.streams[name].log
+    assert isinstance(log, FileLog)
+    return log
+
+
+def test_it_is_read_before_its_segment_has_it(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    before = {name: len(disk.read(segment_of(disk, name))) for name in NAMES}
+    publish_to_all(client, b"second")
+    publish_to_all(client, b"third")
+    assert {name: len(disk.read(segment_of(disk, name))) for name in NAMES} == before
+    assert stored(client, "B") == [b"first", b"second", b"third"]
+    publish_to_all(client, b"fourth")
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [len(stored(client, name)) for name in NAMES] == [4] * 3
+
+
+def test_a_read_in_the_middle_of_a_batch_costs_no_sync_of_its_own(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    calls = disk.calls["sync"]
+    log, record = _log_of(client, "A"), Record()
+    append = log.append
+    frames = [encode(f"{name}.x", b"third", f"_INBOX.t.{name}") for name in NAMES]
+    client.driver.js.streams["A"].mark_dirty()
+    append(b"A.x", b"by hand", 0, 0, 7, client.driver.clock.now)
+    assert log.read(log.last_seq, record)
+    client.send(b"".join(frames))
+    assert sorted(message.json()["seq"] for message in client.take()) == [3, 3, 4]
+    assert disk.calls["sync"] == calls + 1
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert stored(client, "A") == [b"first", b"second", b"by hand", b"third"]
+
+
+def test_a_log_that_fails_shows_what_it_had_and_the_checkpoint_keeps_it(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk)
+    assert publish_to_all(client, b"second") == [2, 2, 2]
+    disk.fail("sync")
+    client.store("A.x", b"refused")
+    assert _log_of(client, "A").failed
+    assert stored(client, "A") == [b"first", b"second"]
+    client.driver.advance(4 * SECOND)
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert stored(client, "A")[:2] == [b"first", b"second"]
+    assert stored(client, "B") == [b"first", b"second"]
+
+
+def test_what_is_carried_for_long_does_not_stay_in_memory_alone(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    before = len(disk.read(segment_of(disk, "A")))
+    for _ in range(9):
+        publish_to_all(client, b"x" * 8_000)
+    assert len(disk.read(segment_of(disk, "A"))) > before
 
 
 def test_without_room_in_the_log_each_stream_syncs_its_own(disk: SimulatedDisk) -> None:
@@ -307,9 +370,9 @@ def test_what_is_copied_while_a_checkpoint_runs_is_left_to_the_next_one(
     segment.file = disk.open(segment.path)
     segment.file.append(encode_header(segment) + b"onetwo")
     copy = SegmentCopy(log, segment)
-    copy.took(BatchCopy(copy, HEADER_SIZE, [b"one"], 3, 1, 0))
+    copy.took((HEADER_SIZE, b"one"))
     copy.begin_flush()
-    copy.took(BatchCopy(copy, HEADER_SIZE + 3, [b"two"], 3, 2, 0))
+    copy.took((HEADER_SIZE + 3, b"two"))
     copy.flushed(None)
     copy.apply(b"", Touched())
     assert copy.applied()
@@ -329,8 +392,10 @@ def test_nothing_is_called_durable_of_copies_that_were_encoded_in_part(
     segment.file = disk.open("segment")
     copy = SegmentCopy(FileLog(disk, "store"), segment)
     told: list[Exception | None] = []
-    assert log.write(BatchCopy(copy, HEADER_SIZE, [b"one"], 3, 1, 0), told.append)
-    log._encoded.clear()  # as memory that runs out may leave it
+    assert log.copies.has_room(copy, 3)
+    log.copies.put(copy, HEADER_SIZE, b"one", OutBuffer(), 0)
+    log.when_carried(told.append)
+    log.copies.records.clear()  # as memory that runs out may leave it
     batch = log.prepare_sync()
     assert batch is not None
     batch.run()

@@ -9,15 +9,10 @@ from slipstream.engine.api import consumers
 from slipstream.engine.api.dispatch import WhenDurable
 from slipstream.engine.commit.commit import Commit
 from slipstream.engine.commit.state_commit import StateCommit
-from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, Record
+from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, WRITE, Record
 from slipstream.log.commit_log import Change, Checkpoint, CommitLog
-from slipstream.log.durability import Done, Touched
-from slipstream.log.segment_bytes import (
-    BatchCopy,
-    Reference,
-    SegmentCopy,
-    UnwrittenSegment,
-)
+from slipstream.log.durability import Touched
+from slipstream.log.segment_bytes import Reference, UnwrittenSegment
 from slipstream.log.stream_store import Store, StreamStore
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
@@ -111,22 +106,20 @@ def test_a_start_that_leaves_out_bytes_of_segments_is_found(
 
 
 def test_a_checkpoint_that_does_not_sync_segments_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SegmentCopy, "apply", lambda segment, content, touched: None)
+    apply = Change.apply
+
+    def leave_out(change: Change, touched: Touched) -> None:
+        if change.record.kind != WRITE:
+            apply(change, touched)
+
+    monkeypatch.setattr(Change, "apply", leave_out)
     assert found(busy).startswith(LOST)
 
 
 def test_a_shared_batch_that_does_not_wait_for_the_log_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    carry = StateCommit.carry
-
-    def hasty(state: StateCommit, copy: BatchCopy, done: Done) -> bool:
-        taken = carry(state, copy, lambda error: None)
-        if taken:
-            done(None)
-        return taken
-
-    monkeypatch.setattr(StateCommit, "carry", hasty)
+    monkeypatch.setattr(StateCommit, "when_carried", lambda state, done: done(None))
     assert found(busy).startswith(LOST)
 
 

@@ -173,7 +173,7 @@ def test_a_stream_that_has_failed_and_shows_what_is_not_durable_is_found(
 
     def boast(stream: Stream) -> Any:
         counts = stream.log.counts()
-        return {"first_seq": counts[2], "last_seq": counts[3]}
+        return {"first_seq": counts.first_seq, "last_seq": counts.last_seq}
 
     monkeypatch.setattr(stream_info, "stream_state", boast)
     violation = found(lambda seed: Simulation(seed, trouble=True))

@@ -128,6 +128,26 @@ def test_a_slice_outside_of_its_data_is_refused_and_writes_nothing(start: int, e
     assert out.size == 0
 
 
+def test_the_rest_of_another_buffer_is_appended_and_stays_there() -> None:
+    out, other = OutBuffer(), OutBuffer()
+    other.put(b"head")
+    other.put(b"tail")
+    out.put(b"<")
+    out.put_rest(other, 3)
+    out.put_rest(other, 8)
+    out.put_byte(ord(">"))
+    assert (out.take(), other.take()) == (b"<dtail>", b"headtail")
+
+
+@pytest.mark.parametrize("start", [-1, 5, 2**63 - 1])
+def test_a_rest_outside_of_the_other_buffer_is_refused_and_writes_nothing(start: int) -> None:
+    out, other = OutBuffer(), OutBuffer()
+    other.put(b"data")
+    with pytest.raises(IndexError):
+        out.put_rest(other, start)
+    assert (out.take(), other.take()) == (b"", b"data")
+
+
 def test_a_cleared_buffer_is_empty_and_goes_on() -> None:
     out = OutBuffer()
     out.put(b"x" * 100_000)

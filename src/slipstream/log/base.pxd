@@ -1,6 +1,7 @@
 import cython
 
 from slipstream.log.columns cimport Column
+from slipstream.log.counts cimport Counts
 from slipstream.log.record cimport Record
 from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 
@@ -26,7 +27,7 @@ cdef class Log:
     cdef public unsigned long long messages
     cdef public unsigned long long bytes
     cdef public unsigned long long durable_seq
-    cdef public tuple durable_counts
+    cdef public Counts durable_counts
     cdef public SubjectIndex subjects
     cdef public list blocks
     cdef public bint packs
@@ -50,7 +51,9 @@ cdef class Log:
     cpdef bytes subject_of(self, unsigned long long seq)
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, at=Py_ssize_t, may_skip=bint, found="long long")
     cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
-    cpdef tuple counts(self)
+    cpdef Counts counts(self)
+    cpdef void count_into(self, Counts counts) except *
+    cpdef object carry(self, object copies)
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
     cdef bint _take_out(self, unsigned long long seq, bint erase) except -1
     cpdef bint remove(self, unsigned long long seq, bint erase) except -1

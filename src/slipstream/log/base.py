@@ -16,13 +16,17 @@ steps, so that the owner of the event loop decides where the blocking one runs:
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.columns import GONE, Column
+from slipstream.log.counts import Counts
 from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter, SubjectIndex
+
+if TYPE_CHECKING:
+    from slipstream.log.segment_bytes import EntryCopies
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -40,22 +44,6 @@ class Block:
         self.has_headers = False  # whether a message in it has had a header block
 
 
-class Counts(NamedTuple):
-    """What a log holds, in numbers."""
-
-    messages: int
-    bytes: int
-    first_seq: int
-    last_seq: int
-    last_ts: int
-    subjects: int
-
-    @property
-    def deleted(self) -> int:
-        """How many sequences between first and last hold no message."""
-        return self.last_seq - self.first_seq + 1 - self.messages if self.messages else 0
-
-
 class Log:
     """Messages by sequence; see the module's text. Sequences start at 1 (or at `first_seq`)."""
 
@@ -68,8 +56,8 @@ class Log:
         self.messages = 0
         self.bytes = 0  # as clients expect it: the `size_of` of each live message, summed
         self.durable_seq = self.last_seq  # everything up to here survives a crash
-        # What it holds as far as that survives a crash, as `Counts`; None where nothing does.
-        self.durable_counts: tuple[int, ...] | None = None
+        # What it holds as far as that survives a crash; None where nothing does.
+        self.durable_counts: Counts | None = None
         self.subjects = SubjectIndex()
         self.blocks: list[Any] = []
         self.packs = False  # whether bodies are made smaller on disk, from now on
@@ -137,6 +125,12 @@ class Log:
         that has not run and is not to: the new one covers it (or is it).
         """
         raise NotImplementedError
+
+    def carry(self, _copies: "EntryCopies") -> SyncBatch | None:
+        """A batch as of `prepare_sync`, which is not run: it does nothing but append a few bytes,
+        and the next entry of the commit log has a copy of these. None, and nothing has happened,
+        for any other one."""
+        return None
 
     def finish_sync(self, batch: SyncBatch) -> None:
         """Take note that `batch` has run; raises `StorageError` if it failed, which is final."""
@@ -424,12 +418,20 @@ class Log:
                 i = ids.next_used(i + 1)
         yield from range(expected, self.last_seq + 1)
 
-    def counts(self) -> tuple[int, ...]:
-        """What it holds now, as `Counts`."""
-        return (
-            self.messages, self.bytes, self.first_seq, self.last_seq, self.last_ts,
-            self.subjects.live,
-        )  # fmt: skip
+    def counts(self) -> Counts:
+        """What it holds now."""
+        counts = Counts()
+        self.count_into(counts)
+        return counts
+
+    def count_into(self, counts: Counts) -> None:
+        """Have `counts` say what it holds now."""
+        counts.messages = self.messages
+        counts.bytes = self.bytes
+        counts.first_seq = self.first_seq
+        counts.last_seq = self.last_seq
+        counts.last_ts = self.last_ts
+        counts.subjects = self.subjects.live
 
     # -- removing ------------------------------------------------------------------------------
 

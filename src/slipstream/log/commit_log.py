@@ -29,7 +29,6 @@ from slipstream.log.commit_entry import (
     ENTRY_SIZE,
     HEAD_SIZE,
     KEEP,
-    RECORD_SIZE,
     REFER,
     REFERS_SINCE,
     REMOVE,
@@ -40,16 +39,13 @@ from slipstream.log.commit_entry import (
     Head,
     Record,
     encode_entry,
-    name_of,
-    put_head,
 )
 from slipstream.log.commit_replay import Replay, replay
 from slipstream.log.disk import Disk, File, waits_for_space
 from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.log_place import DIRECTORY
 from slipstream.log.scrub import CommitLogScrub
-from slipstream.log.segment_bytes import BatchCopy, Reference, SegmentCopy
-from slipstream.wire.buffer import OutBuffer
+from slipstream.log.segment_bytes import EntryCopies, Reference, SegmentCopy
 
 _FILES = ("0.log", "1.log")
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -178,18 +174,16 @@ class EntryBatch:
         index: int,
         floor: int,
         changes: list[Change],
-        copies: list[BatchCopy],
+        segments: list[SegmentCopy],
         done: list[Done],
         file: File,
     ) -> None:
         self.index = index
         self.floor = floor
         self.changes = changes
-        self.copies = copies  # of what was appended to segments
+        self.segments = segments  # of which it has copies
         self.done = done
         self.error: Exception | None = None
-        self.copy: BatchCopy | None = None  # there is none: it is in the log
-        self.carried = False
         self.finished = False
         self.salt = 0  # of the file ...
         self.end = 0  # ... and where the entry ends in it
@@ -243,13 +237,9 @@ class CommitLog:
         self._waiting: list[Done] = []  # for that entry
         self._bytes = 0  # of its changes, at the most
         # Copies of what was appended to segments go with it, or with one of their own if a
-        # checkpoint has to make room for the changes. There may be a thousand in each entry: they
-        # are encoded when they come, and asked for room in no more than a few steps.
-        self._copies: list[BatchCopy] = []
+        # checkpoint has to make room for the changes.
+        self.copies = EntryCopies(self._root, self._make_room_for_copy)
         self._copies_waiting: list[Done] = []
-        self._copied = 0  # bytes of these
-        self._encoded = OutBuffer()  # their records
-        self._seen_to = 0  # so many bytes of changes and copies have room for sure
         # To batches that were synced in segments: they go with the next entry of whatever kind.
         self._references: list[Reference] = []
         self._referred = 0  # bytes of these, at the most
@@ -258,7 +248,8 @@ class CommitLog:
         self._erases = False  # copies of bytes that were destroyed may be in the files ...
         self._erases_copies = False  # ... or among those that wait ...
         self._empties = False  # ... and the other one is to be emptied once it is free
-        self._unapplied: dict[Key, Change] = {}  # durable, and not applied
+        self._unapplied: dict[Key, Change] = {}  # durable, and not applied ...
+        self._round = 1  # ... by the next checkpoint, which begins another round
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
         self.failed = ""  # why nothing can be written any more
@@ -355,32 +346,20 @@ class CommitLog:
         """
         self._take(KEEP, kept, content, done)
 
-    def write(self, copy: BatchCopy, done: Done) -> bool:
-        """Have a copy of what was appended to a segment; `done` is called as by `keep`. False if
-        there is no room for it in the next entry, or none before a checkpoint has ended."""
-        segment = copy.segment
-        if not segment.name:
-            segment.name = name_of(segment.path.removeprefix(self._root))
-        size = RECORD_SIZE + len(segment.name) + copy.size
-        if self._bytes + self._copied + size > self._seen_to and not self._see_to(size):
-            return False
-        put_head(self._encoded, WRITE, segment.stream_created, segment.name, copy.size)
-        copy.put(self._encoded)
-        segment.took(copy)
-        self._copies.append(copy)
+    def when_carried(self, done: Done) -> None:
+        """Call `done` as `keep` does, for what was put into `copies`."""
         self._copies_waiting.append(done)
-        self._copied += size
-        return True
 
-    def _see_to(self, size: int) -> bool:
-        """Whether there is room for a copy of so many bytes; for some that follow, if it can be."""
+    def _make_room_for_copy(self, size: int) -> bool:
+        """Whether there is room for a copy of so many bytes in the next entry; for some that
+        follow, if it can be. False also if there is none before a checkpoint has ended."""
         if self.failed or self._version < WRITES_SINCE:  # an earlier build sees a torn end
             return False
         size += self.unwritten()
         more = size + COPIES_ROOM
         file = self._files[self._active]
         if self._fits(more) and self._has_space(file, self._need(more)):
-            self._seen_to = more
+            self.copies.room = more - self._bytes
             return True
         if not self._fits(size) and not self._is_other_free():
             return False
@@ -388,7 +367,7 @@ class CommitLog:
             self._make_room(size)
         except StorageError:
             return False
-        self._seen_to = size
+        self.copies.room = size - self._bytes
         return True
 
     def refer(self, references: Sequence[Reference]) -> None:
@@ -470,6 +449,7 @@ class CommitLog:
             self._bytes -= self._changes[change.key].record.size
         _put(self._changes, change)
         self._bytes += record.size
+        self.copies.room = 0  # there may be less
         if done is not None:
             self._waiting.append(done)
 
@@ -540,11 +520,11 @@ class CommitLog:
     @property
     def has_changes(self) -> bool:
         """Whether something waits for an entry."""
-        return bool(self._changes or self._copies)
+        return bool(self._changes or self.copies.size)
 
     def unwritten(self) -> int:
         """Bytes of changes that the next entry will have, at the most."""
-        return self._bytes + self._copied
+        return self._bytes + self.copies.size
 
     def prepare_sync(self) -> EntryBatch | None:
         """The entry of all that was changed since the last one; None if there is nothing to say, or
@@ -552,7 +532,7 @@ class CommitLog:
         if self.failed:
             return None
         if self.is_held():
-            if self._copies and self._fits(self._copied):
+            if self.copies.size and self._fits(self.copies.size):
                 return self._entry([], [])
             return self._floor_entry()  # what was applied may be said: that makes room
         if not self.has_changes:
@@ -585,15 +565,13 @@ class CommitLog:
 
     def _entry(self, changes: list[Change], waiting: list[Done]) -> EntryBatch:
         """The next entry, with all copies that wait, handed to the file that is written to."""
-        copies, self._copies = self._copies, []
-        copied, self._copied = self._copied, 0
         waiting, self._copies_waiting = [*waiting, *self._copies_waiting], []
         self._erases_copies = False
-        self._seen_to = 0
+        copied = self.copies.size
+        segments, encoded = self.copies.take()
         file = self._files[self._active]
         head = b"" if self._size else Head(self._salt, self._index + 1).encode()
         floor = self._applied + 1
-        encoded = self._encoded.take()
         size = sum(change.record.size for change in changes) + len(encoded)
         records = self._take_references(size)
         records += [change.record for change in changes]
@@ -602,10 +580,10 @@ class CommitLog:
         )
         self._owes_floor = False
         self._index += 1
-        if changes or copies:
+        if changes or segments:
             self._changed = self._index
         self._size += len(head) + len(data)
-        batch = EntryBatch(self._index, floor, changes, copies, waiting, file)
+        batch = EntryBatch(self._index, floor, changes, segments, waiting, file)
         batch.salt, batch.end = self._salt, self._size
         if len(encoded) != copied:  # such as for want of memory: nothing may be called durable
             batch.error = StorageError("copies for the commit log were encoded in part")
@@ -669,14 +647,17 @@ class CommitLog:
                 self._unapplied.pop(change.key, None)
             else:
                 _put(self._unapplied, change)
-        for copy in batch.copies:
-            self._apply_later(copy.segment)
+        self._apply_segments_later(batch.segments)
         call_all(batch.done, None)
 
-    def _apply_later(self, segment: SegmentCopy) -> None:
-        """Have the next checkpoint apply what was copied of a segment: all of it at once."""
-        waiting = self._unapplied.get(segment.key)
-        if waiting is None or waiting.kept is not segment:
+    def _apply_segments_later(self, segments: list[SegmentCopy]) -> None:
+        """Have the next checkpoint apply what was copied of segments: of each all of it at once."""
+        round = self._round
+        segment: SegmentCopy
+        for segment in segments:
+            if segment.round == round:
+                continue
+            segment.round = round
             record = Record(WRITE, segment.stream_created, segment.path.removeprefix(self._root))
             _put(self._unapplied, Change(self.next_number(), segment, record))
 
@@ -684,16 +665,16 @@ class CommitLog:
         """The log has failed: those who wait for an entry that will not be are told."""
         waiting, self._waiting = [*self._waiting, *self._copies_waiting], []
         self._copies_waiting = []
-        self._changes, self._copies, self._references = {}, [], []
-        self._bytes = self._copied = self._referred = self._seen_to = 0
-        self._encoded.clear()
+        self._changes, self._references = {}, []
+        self._bytes = self._referred = 0
+        self.copies.clear()
         call_all(waiting, StorageError(self.failed))
 
     def erase(self) -> None:
         """Bytes that the log may have copies of were destroyed: its files lose them with the next
         checkpoint."""
         self._erases = True
-        self._erases_copies = bool(self._copies)
+        self._erases_copies = self.copies.size > 0
 
     @property
     def is_erasing(self) -> bool:
@@ -734,7 +715,7 @@ class CommitLog:
                 f"the commit log in {self._directory} cannot be written any more: {error}; what "
                 "was answered is safe, look after the disk and restart the server"
             )
-            self._seen_to = 0
+            self.copies.room = 0
         return StorageError(self.failed)
 
     # -- the two files ---------------------------------------------------------------------------
@@ -751,7 +732,7 @@ class CommitLog:
         self._files[self._active].rewind()
         self._salt = self._new_salt()
         self._version = VERSION
-        self._size = self._synced = self._seen_to = 0
+        self._size = self._synced = self.copies.room = 0
 
     def _new_salt(self) -> int:
         return int.from_bytes(self._disk.random_bytes(4), "little")
@@ -805,6 +786,10 @@ class CommitLog:
         if not self._unapplied or self.failed:
             return None
         changes, self._unapplied = deque(self._unapplied.values()), {}
+        self._round += 1
+        for change in changes:
+            if isinstance(change.kept, SegmentCopy):
+                change.kept.hand_over()
         self._checkpoint = Checkpoint(self._disk, self._index, changes)
         return self._checkpoint
 
@@ -834,6 +819,7 @@ class CommitLog:
         refused = {change.key: change for change in checkpoint.refused if change.is_wanted}
         if refused and not self._say_again(refused):
             newer, self._unapplied = self._unapplied, refused
+            self._round += 1
             for change in newer.values():
                 _put(self._unapplied, change)
             return
@@ -856,6 +842,7 @@ class CommitLog:
             if key not in newer:
                 self._changes[key] = change
                 self._bytes += change.record.size
+        self.copies.room = 0  # there may be less
         return True
 
     def apply_all(self) -> None:

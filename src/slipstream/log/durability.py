@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.log.disk import Disk, File
 
 if TYPE_CHECKING:
+    from slipstream.log.counts import Counts
     from slipstream.log.segment import Segment
-    from slipstream.log.segment_bytes import BatchCopy, Reference
+    from slipstream.log.segment_bytes import Reference
 
 LISTED_MAX = 10_000  # of lost sequences, named one by one
 
@@ -108,13 +109,11 @@ class SyncBatch:
         # The batch records that all up to here was durable before it.
         self.proves_base = self.proves_at = 0
         self.first_seq = 0  # what lies below was removed durably then
-        self.counts: tuple[int, ...] = ()  # what the log holds then, as `Counts`
+        self.counts: Counts | None = None  # what the log holds then
         # Most batches have nothing but segments: what is empty is one tuple for all of them.
         self.segments: Sequence[Segment] = ()  # pinned until it is finished
         self.emptied: Sequence[Segment] = ()  # their files go then
         self.jobs: Sequence[Job] = ()  # they may begin then
-        self.copy: BatchCopy | None = None  # of it, if the commit log may keep it instead
-        self.carried = False  # whether it does
         self.references: Sequence[Reference] = ()  # to what it has put into segments
         self._disk = disk
         self._files = files
@@ -129,13 +128,17 @@ class SyncBatch:
         self.segments = [*earlier.segments, *self.segments]
         self.emptied = [*earlier.emptied, *self.emptied]
         self.jobs = [*earlier.jobs, *self.jobs]
-        self.references = [*earlier.taken_references(), *self.references]
+        self.references = [*earlier.references, *self.references]
 
-    def taken_references(self) -> "Sequence[Reference]":
-        """To all that it has put into segments, now that it was synced there."""
-        if self.copy is not None:
-            return [self.copy.reference()]
-        return self.references
+    def begin_again(self, segment: "Segment", last_seq: int) -> None:
+        """Be another batch of the same log, which is finished with this one: it does nothing but
+        append to `segment`."""
+        self.error = None
+        self.last_seq = last_seq
+        if not self.segments or self.segments[0] is not segment:
+            assert segment.file is not None
+            self.segments = [segment]
+            self._files = [segment.file]
 
     def give_names(self) -> None:
         """Have files their names; once more does no harm. Blocks; raises OSError."""

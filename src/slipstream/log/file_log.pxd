@@ -5,6 +5,7 @@ from slipstream.log.columns cimport Column
 from slipstream.log.durability cimport SyncBatch
 from slipstream.log.record cimport Record, encode, encode_number
 from slipstream.log.segment cimport Segment
+from slipstream.log.segment_bytes cimport EntryCopies, SegmentCopy
 from slipstream.log.segment_reader cimport SegmentReader
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
@@ -12,6 +13,7 @@ from slipstream.wire.buffer cimport OutBuffer
 cdef Py_ssize_t MESSAGE_ROOM
 cdef Py_ssize_t CONTROLS_ROOM
 cdef Py_ssize_t CONTROL_SIZE
+cdef Py_ssize_t RANGE_SIZE
 cdef Py_ssize_t COMMIT_SIZE
 cdef Py_ssize_t HEADER_SIZE
 cdef Py_ssize_t COPIED_MAX
@@ -43,8 +45,8 @@ cdef class FileLog(Log):
     cdef public bint dir_dirty
     cdef public list unsynced_above
     cdef bint _written
-    cdef list _handed
     cdef public unsigned long long stream_created
+    cdef SyncBatch _carried
     cdef object _lost
     cdef Py_ssize_t _reserved
     cdef Py_ssize_t _room
@@ -94,14 +96,20 @@ cdef class FileLog(Log):
     cdef bint _is_spare_wanted(self) except -1
     @cython.locals(segment=Segment, full=Py_ssize_t, end=Py_ssize_t, reserved=Py_ssize_t, more=Py_ssize_t)
     cdef void _look_ahead(self) except *
-    @cython.locals(batch=SyncBatch, told=bint, written=bint, appends=bint, may_copy=bint, handed=list, last_seq="unsigned long long")
+    @cython.locals(batch=SyncBatch, told=bint, last_seq="unsigned long long")
     cpdef object prepare_sync(self, SyncBatch instead_of=*)
     @cython.locals(segment=Segment)
     cdef void _refer(self, SyncBatch batch) except *
     @cython.locals(start=Py_ssize_t)
     cdef object _reference(self, Segment segment, unsigned long long last_seq)
-    @cython.locals(segment=Segment, size=Py_ssize_t, begin=Py_ssize_t, data=bytes, last_seq="unsigned long long")
-    cdef bint _offer_copy(self, SyncBatch batch, list handed) except -1
+    cdef void _note(self, SyncBatch batch) except *
+    @cython.locals(segment=Segment, changed=bint, size=Py_ssize_t, batch=SyncBatch)
+    cpdef object carry(self, object copies)
+    @cython.locals(at=Py_ssize_t, data=bytes, copy=SegmentCopy)
+    cdef void _put_copy(self, Segment segment, EntryCopies copies) except *
+    cpdef void hand_over(self) except *
+    cdef bint _may_be_carried(self, Segment segment) except -1
+    cdef bint _has_changed(self) except -1
     @cython.locals(active=Segment, segment=Segment)
     cdef bint _tell_removed(self) except -1
     @cython.locals(oldest="unsigned long long", emptied=list)

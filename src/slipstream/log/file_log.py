@@ -3,8 +3,10 @@
     append ──> buffer ──prepare_sync──> file ──batch.run──> the disk ──finish_sync──> durable
 
 A full segment is closed: its footer, which makes opening cheap, is written by a job off the hot
-path. What is removed is told by records too: ranges of sequences (tombstones), coalesced for each
-batch, and a moved front, all that a queue acknowledged in order costs. See `compaction` for holes.
+path. A small batch may go into the commit log instead of the file, which gets its bytes later (see
+`segment_bytes`). What is removed is told by records too: ranges of sequences (tombstones),
+coalesced for each batch, and a moved front, all that a queue acknowledged in order costs. See
+`compaction` for holes.
 
 A batch ends with a COMMIT record, which also says how much of the segment was durable when the
 batch was prepared. So after a crash it is known which records may have been torn: those after what
@@ -49,13 +51,14 @@ from slipstream.log.segment import (
     HEADER_SIZE,
     PLACES_MAX,
     RANGE,
+    RANGE_SIZE,
     FooterDraft,
     FooterJob,
     Segment,
     encode_header,
     erased,
 )
-from slipstream.log.segment_bytes import BatchCopy, Reference, SegmentCopy
+from slipstream.log.segment_bytes import EntryCopies, Reference, SegmentCopy
 from slipstream.log.segment_reader import SegmentReader
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.log.unlink import UnlinkJob
@@ -110,7 +113,6 @@ class FileLog(Log):
         self.dir_dirty = False  # names in it have changed
         self.unsynced_above: list[str] = []  # directories that the first batch makes durable
         self._written = False  # something was handed over that is not synced yet
-        self._handed: list[bytes] = []  # ... what, since the last batch
         self.stream_created = 0  # when the stream was created, if the commit log may have batches
         self._lost = Lost()
         self._reserved = 0  # how far messages may have the active segment grow; 0 once failed
@@ -127,6 +129,7 @@ class FileLog(Log):
         self._closed_base = self._closed_at = 0  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
         self.durable_counts = self.counts()
+        self._carried: SyncBatch | None = None  # one for all batches that the commit log carries
         self.copies = copies  # keeps where the log ends
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
@@ -423,7 +426,7 @@ class FileLog(Log):
 
         False on a full disk: that waits, and what was removed might come back after a crash.
         """
-        size = 4 * CONTROL_SIZE + RANGE.size * len(self._removed_ranges) + 2 * COMMIT_SIZE
+        size = 4 * CONTROL_SIZE + RANGE_SIZE * len(self._removed_ranges) + 2 * COMMIT_SIZE
         try:
             if segment.records_end + size >= self._room:
                 self._reserve(segment, segment.records_end + size)
@@ -481,16 +484,23 @@ class FileLog(Log):
         data = self._out.take()
         if 0 < self._tail <= len(data):  # of a batch that ends here; else it comes when that ends
             segment.checksum = _number_at(data, len(data) - self._tail)
+        failure: Exception | None = None
         try:
             segment.file.append(data)
         except (OSError, DiskFullError) as error:
-            self._fail(error)
-        self._written = True
-        self._handed.append(data)
-        segment.chunks.append((segment.written, data))
+            failure = error
+        chunk = (segment.written, data)
+        # Not before: a checkpoint, on its thread, takes it that the file has what it finds there.
+        if segment.referred > segment.written and segment.copy is not None:
+            segment.copy.took(chunk)
+        segment.chunks.append(chunk)  # which may be read, whatever the disk says
         segment.written += len(data)
+        if segment.written > segment.referred:
+            self._written = True
         if segment.written > CHUNKS_BYTES_MAX:
             self._let_chunks_go(segment)
+        if failure is not None:
+            self._fail(failure)
 
     def _let_chunks_go(self, segment: Segment) -> None:
         """Keep the newer half of what was last written, if that is too much: dropping one chunk for
@@ -529,8 +539,18 @@ class FileLog(Log):
         """A write or sync of a segment has failed elsewhere. Any thread may call."""
         self._give_up(error)
 
+    def hand_over(self) -> None:
+        """Have the active segment's file be given all that was appended."""
+        try:
+            self._write_out()
+        except StorageError:
+            pass  # `failed` says why
+
     def unwritten(self) -> _int:
-        return self._out.size
+        segment = self._active
+        if segment is None:
+            return 0
+        return segment.records_end - max(segment.written, segment.referred)
 
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         told = False
@@ -538,18 +558,17 @@ class FileLog(Log):
             told = self._tell_removed()
             if self._active is not None:
                 self._put_commit(self._active)
-            self._write_out()
+                if self._active.records_end > self._active.referred:
+                    self._write_out()
         except StorageError:
             pass  # `failed` says why
         if self.failed:
             return SyncBatch(self.disk, [], (), self.last_seq, OSError(self.failed))
         if self.looks_ahead:
             self._look_ahead()
-        written, handed = self._written, self._handed
-        if written and self._active is not None:
+        if self._written and self._active is not None:
             self._will_sync(self._active)
         self._written = False
-        self._handed = []
         if not self._unsynced and not self.dir_dirty:
             return instead_of
         files = _files_of(self._unsynced)
@@ -557,13 +576,10 @@ class FileLog(Log):
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
         batch = SyncBatch(self.disk, files, directories, last_seq)
-        batch.counts = self.counts()
         batch.segments, self._unsynced = self._unsynced, []
-        batch.end_base, batch.end_at = self._closed_base, self._closed_at
-        if self._active is not None:
-            batch.end_base, batch.end_at = self._active.base, self._active.records_end
-        batch.proves_base, batch.proves_at = self._claimed_base, self._claimed_at
-        batch.first_seq = self.first_seq if told else self._durable_first
+        self._note(batch)
+        if not told:
+            batch.first_seq = self._durable_first
         if self._names:
             batch.names, self._names = self._names, []
         if self._emptied:
@@ -573,10 +589,7 @@ class FileLog(Log):
         if told and self.compactor.sparse:
             batch.jobs = [*batch.jobs, *self.compactor.draw_up()]
         self.dir_dirty = False
-        appends = written and len(batch.segments) == 1 and not directories
-        may_copy = appends and instead_of is None and not self._batches
-        if not may_copy or not self._offer_copy(batch, handed):
-            self._refer(batch)
+        self._refer(batch)
         if instead_of is not None:
             batch.take_over(instead_of)
             self._batches.remove(instead_of)
@@ -601,24 +614,80 @@ class FileLog(Log):
             segment.checksum,
         )  # fmt: skip
 
-    def _offer_copy(self, batch: SyncBatch, handed: list[bytes]) -> bool:
-        """Let the commit log keep a batch that does nothing but append to the active segment; False
-        if it is too large for that."""
+    def _note(self, batch: SyncBatch) -> None:
+        """Have a batch say how far the log is durable with it."""
+        batch.end_base, batch.end_at = self._closed_base, self._closed_at
+        if self._active is not None:
+            batch.end_base, batch.end_at = self._active.base, self._active.records_end
+        batch.proves_base, batch.proves_at = self._claimed_base, self._claimed_at
+        batch.first_seq = self.first_seq
+        if batch.counts is None:
+            batch.counts = self.counts()
+        else:
+            self.count_into(batch.counts)
+
+    def carry(self, copies: EntryCopies) -> SyncBatch | None:
         segment = self._active
-        size = 0
-        for data in handed:
-            size += len(data)
-        if segment is None or not self.stream_created or size > COPIED_MAX:
-            return False
-        begin = segment.written - size
-        if begin != segment.referred:
-            return False
+        if segment is None or not self._may_be_carried(segment):
+            return None
+        changed = self._has_changed()
+        size = segment.records_end - segment.referred + COMMIT_SIZE
+        if changed:
+            size += 4 * CONTROL_SIZE + RANGE_SIZE * len(self._removed_ranges)
         if segment.copy is None:
             segment.copy = SegmentCopy(self, segment)
-        segment.referred = segment.written
-        last_seq = min(end_of(segment), batch.last_seq)
-        batch.copy = BatchCopy(segment.copy, begin, handed, size, last_seq, segment.checksum)
-        return True
+        if size > COPIED_MAX or not copies.has_room(segment.copy, size):
+            return None
+        try:
+            if changed and not self._write_controls(segment):
+                return None
+            self._put_commit(segment)
+        except StorageError:
+            return None  # `failed` says why
+        self._put_copy(segment, copies)
+        if self.looks_ahead:
+            self._look_ahead()
+        segment.pin()
+        batch = self._carried
+        if batch is None:
+            batch = self._carried = SyncBatch(self.disk, [], (), 0)
+        batch.begin_again(segment, self.last_seq)
+        self._note(batch)
+        self._batches.append(batch)
+        return batch
+
+    def _put_copy(self, segment: Segment, copies: EntryCopies) -> None:
+        """Have the commit log have what was appended since the last batch. The segment's file is
+        given that later, together with more of it: by the next checkpoint, or by who reads it."""
+        at = segment.referred
+        data = b""
+        if segment.written > at:  # somebody has read what is not committed
+            data = b"".join(_since(segment.chunks, at))
+            segment.copy.took((at, data))
+        copies.put(segment.copy, at, data, self._out, max(at - segment.written, 0))
+        segment.referred = segment.records_end
+        self._written = False
+        if self._out.size > COPIED_MAX:
+            self.hand_over()
+
+    def _may_be_carried(self, segment: Segment) -> bool:
+        """Whether the next batch does nothing but append something to the active segment, which is
+        durable up to there."""
+        if not self.stream_created or self.failed:
+            return False
+        if segment.records_end == segment.referred and not self._has_changed():
+            return False
+        if self._batches or self._unsynced or self.dir_dirty:
+            return False
+        if self._emptied or self._footers or self._names or self.compactor.sparse:
+            return False
+        return segment.live > 0 or segment.records_end <= self._close_early
+
+    def _has_changed(self) -> bool:
+        """Whether something was removed or skipped that no record tells yet."""
+        if self._removed_ranges or self.first_seq > self._recorded_first:
+            return True
+        return self.last_seq > self._recorded_seq
 
     def _tell_removed(self) -> bool:
         """Have all that was removed or skipped in records; False if that has to wait for space."""
@@ -627,8 +696,7 @@ class FileLog(Log):
             if active is not None and active.live == 0 and active.records_end > self._close_early:
                 if not self._spare_due:  # else a later batch does it, which has a file for that
                     self._fresh_segment(self.last_seq + 1, 0)
-            changed = self._removed_ranges or self.first_seq > self._recorded_first
-            if changed or self.last_seq > self._recorded_seq:
+            if self._has_changed():
                 segment = self._active or self._fresh_segment(self.last_seq + 1, 0)
                 return self._write_controls(segment)
         except DiskFullError:
@@ -660,7 +728,7 @@ class FileLog(Log):
         self._is_durable_to(batch.end_base, batch.end_at)
         self._is_proven_to(batch.proves_base, batch.proves_at)
         self._durable_first = max(self._durable_first, batch.first_seq)
-        self.durable_counts = batch.counts
+        self.durable_counts, batch.counts = batch.counts, self.durable_counts
         if batch.jobs:
             self._jobs += batch.jobs
         self.keep_end_later()
@@ -848,9 +916,7 @@ class FileLog(Log):
         if segment is self._active:
             offsets: Any = block.offsets
             if offsets.get(i) >= block.written:
-                self._write_out()
-                if self.failed:  # what could not be written is nowhere: no damage
-                    raise StorageError(self.failed)
+                self.hand_over()
         self.reader.fill(segment, i, record)
         if record.kind != MESSAGE and not self.replaying:
             raise CorruptionError(f"message {segment.base + i} was erased")
@@ -1011,6 +1077,7 @@ class FileLog(Log):
             # One without any places stays: the next would take its name, and go with it.
             if active and active.base <= self.last_seq and active.records_end > self._close_early:
                 self._close_active(self.last_seq + 1)
+            self.hand_over()
             self.prepare_sync()
             for batch in list(self._batches):  # also what is on its way, or waits for its interval
                 batch.run()
@@ -1062,6 +1129,18 @@ def _number_at(data: bytes, at: _int) -> _int:
 def _is_before(base: _int, at: _int, other_base: _int, other_at: _int) -> bool:
     """Whether one position comes before another one."""
     return base < other_base or (base == other_base and at < other_at)
+
+
+def _since(chunks: list[tuple[_int, bytes]], at: _int) -> list[bytes]:
+    """What chunks have from offset `at` on, of which the last one has something."""
+    parts: list[bytes] = []
+    for begin, data in reversed(chunks):
+        if begin <= at:
+            parts.append(data[at - begin :])
+            break
+        parts.append(data)
+    parts.reverse()
+    return parts
 
 
 def _files_of(segments: list[Segment]) -> list[File]:

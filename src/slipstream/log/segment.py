@@ -65,6 +65,7 @@ _FIRST_TRAILER = struct.Struct("<QI4s")
 _HEAD = struct.Struct("<IIQqqQQQQBIIIIII")
 _WITH_HEADERS = 0x80  # beside the width: a message in the segment has had a header block
 RANGE = struct.Struct("<QI")  # a removed range: first sequence, how many
+RANGE_SIZE: _int = RANGE.size
 
 
 class Segment(Block):

@@ -1,9 +1,11 @@
 """Bytes of segments in the commit log.
 
 The small batches of several streams are durable with one entry of the commit log, which has a copy
-of what each of them appended to its segment. The segment itself gets the bytes without a sync; a
-checkpoint syncs it, and until then a start writes the bytes once more, before the log of the stream
-is opened. So recovery finds the segment as if each batch had been synced where it belongs.
+of what each of them appended to its segment. The bytes themselves stay in the buffer of the stream's
+log, and go to the segment's file several batches at a time, without a sync: when somebody reads
+them, or a checkpoint is about to sync the file. Until that is durable a start writes the bytes once
+more, before the log of the stream is opened. So recovery finds the segment as if each batch had
+been synced where it belongs.
 
 Only batches that append to one segment, whose name and header are durable, go this way. Closing a
 segment, removing one and erasing in place have syncs of their own. What was written once more could
@@ -20,11 +22,12 @@ misses what a reference speaks of and no segment has.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slipstream.errors import CorruptionError, StorageError
+from slipstream.log.commit_entry import RECORD_SIZE, WRITE, name_of, put_head
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Touched, is_final
 from slipstream.log.record import ERASED, MESSAGE, Record, decode
@@ -34,7 +37,10 @@ from slipstream.wire.buffer import OutBuffer
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
 
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
 _HEAD = struct.Struct("<IQ")  # salt of the segment, offset in it
+_HEAD_SIZE: _int = _HEAD.size
 _REFERENCE = struct.Struct("<IQQQI")  # salt, offset, end, last sequence, checksum
 
 
@@ -92,16 +98,24 @@ class SegmentCopy:
         self.salt: int = segment.salt
         self.key = (log.stream_created, segment.path)  # by which the commit log knows it ...
         self.name = b""  # ... and what it calls it, from the first copy on
-        self._contents: list[BatchCopy] = []  # that may not be in the segment durably
+        self.round = 0  # of what the next checkpoint applies, in which it stands
+        # Offsets and bytes that may not be in the segment durably.
+        self._contents: list[tuple[int, bytes]] = []
         self._taken = 0  # of these, how many were applied and are not known to be durable
         self._rewritten = False  # whether they were written again for that
         self._flushing = 0  # how many are being handed to the system beside those of others ...
         self._flushed: int | None = None  # ... and have been
         self._flush_error: OSError | None = None
 
-    def took(self, copy: "BatchCopy") -> None:
-        """The commit log is about to have it."""
-        self._contents.append(copy)
+    def took(self, content: tuple[int, bytes]) -> None:
+        """The segment's file was given bytes, at an offset, of which the commit log has copies, or
+        is about to have them."""
+        self._contents.append(content)
+
+    def hand_over(self) -> None:
+        """Have the segment's file be given all that there is for it."""
+        if not self.retired:
+            self._log.hand_over()
 
     def retire(self) -> None:
         """The segment is synced, and about to be removed."""
@@ -134,7 +148,7 @@ class SegmentCopy:
         self._rewritten = self._log.failed != ""
         if self._rewritten:
             count = len(self._contents)
-            contents = [copy.encode() for copy in self._contents[:count]]
+            contents = [_HEAD.pack(self.salt, at) + data for at, data in self._contents[:count]]
             write_again(self._log.disk, self.path, contents)
         else:
             try:
@@ -164,46 +178,53 @@ class SegmentCopy:
             self._log.sync_failed(error)
 
 
-class BatchCopy:
-    """What the commit log may keep of a small batch that does nothing but append to a segment."""
+class EntryCopies:
+    """Copies of what was appended to segments, for the next entry of the commit log.
 
-    __slots__ = ("_checksum", "_handed", "_last_seq", "_offset", "segment", "size")
+    There may be a thousand in each entry: they are encoded as its records when they come, and the
+    log is asked for room in no more than a few steps.
+    """
 
-    def __init__(
-        self,
-        segment: SegmentCopy,
-        offset: int,
-        handed: list[bytes],
-        size: int,
-        last_seq: int,
-        checksum: int,
-    ) -> None:
-        self.segment = segment
-        self.size = _HEAD.size + size  # of the content of its record in the commit log
-        self._offset = offset  # where it begins ...
-        self._handed = handed  # ... and what it is
-        self._last_seq = last_seq  # that is durable with it
-        self._checksum = checksum  # of its last record
+    def __init__(self, root: str, make_room: Callable[[int], bool]) -> None:
+        self.size = 0  # bytes of them
+        self.room = 0  # bytes that they may have for sure
+        self.segments: list[SegmentCopy] = []  # of which they are
+        self.records = OutBuffer()
+        self._root = root  # before the paths that the log has
+        self._make_room = make_room  # sees to so many bytes more, and says whether it could
 
-    def put(self, out: OutBuffer) -> None:
-        """Append the content of its record in the commit log."""
-        out.put_number(self.segment.salt, 4)
-        out.put_number(self._offset, 8)
-        for data in self._handed:
-            out.put(data)
+    def has_room(self, segment: SegmentCopy, size: int) -> bool:
+        """Whether the next entry may have so many bytes of a segment."""
+        if not segment.name:
+            segment.name = name_of(segment.path.removeprefix(self._root))
+        size += RECORD_SIZE + len(segment.name) + _HEAD_SIZE
+        return self.size + size <= self.room or self._make_room(size)
 
-    def encode(self) -> bytes:
-        """The same as bytes."""
-        return b"".join((_HEAD.pack(self.segment.salt, self._offset), *self._handed))
+    def put(self, segment: SegmentCopy, at: _int, data: bytes, out: OutBuffer, start: _int) -> None:
+        """Have the entry have bytes of a segment, which begin at offset `at` in it: `data`, and
+        what `out` has from its offset `start` on. There is room."""
+        size = _HEAD_SIZE + len(data) + out.size - start
+        records = self.records
+        put_head(records, WRITE, segment.stream_created, segment.name, size)
+        records.put_number(segment.salt, 4)
+        records.put_number(at, 8)
+        records.put(data)
+        records.put_rest(out, start)
+        self.segments.append(segment)
+        self.size += RECORD_SIZE + len(segment.name) + size
 
-    def reference(self) -> Reference:
-        """What the log says of it instead, once it was synced in its segment."""
-        segment = self.segment
-        end = self._offset + self.size - _HEAD.size
-        return Reference(
-            segment.path, segment.stream_created, segment.salt, self._offset, end, self._last_seq,
-            self._checksum,
-        )  # fmt: skip
+    def take(self) -> tuple[list[SegmentCopy], bytes]:
+        """Of which segments there are copies, and their records, of `size` bytes; there are none
+        after that."""
+        segments, self.segments = self.segments, []
+        self.size = self.room = 0
+        return segments, self.records.take()
+
+    def clear(self) -> None:
+        """Have none of them."""
+        self.segments = []
+        self.records.clear()
+        self.size = self.room = 0
 
 
 class UnwrittenSegment:

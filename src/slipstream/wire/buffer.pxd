@@ -16,6 +16,7 @@ cdef class OutBuffer:
     cdef void _set_capacity(self, Py_ssize_t capacity) except *
     cpdef void put(self, bytes data) except *
     cpdef void put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except *
+    cpdef void put_rest(self, OutBuffer other, Py_ssize_t start) except *
     cpdef void put_byte(self, unsigned char value) except *
     cpdef void put_int(self, long long value) except *
     cpdef void put_number(self, unsigned long long value, Py_ssize_t width) except *

@@ -41,6 +41,15 @@ class OutBuffer:
             raise IndexError("slice outside of the data")
         self.put(data[start:end])
 
+    def put_rest(self, other: "OutBuffer", start: int) -> None:
+        """Append what was put into `other` from offset `start` on, which it keeps; nothing may be
+        shared there. Raises IndexError if it has less."""
+        if not 0 <= start <= other.size:
+            raise IndexError("slice outside of the data")
+        data = b"".join(other._parts)
+        other._parts = [data]
+        self.put(data[start:])
+
     def put_byte(self, value: int) -> None:
         """Append one byte."""
         self.put(bytes((value,)))

@@ -142,6 +142,15 @@ cdef class OutBuffer:
         memcpy(self._data + self.size, PyBytes_AS_STRING(data) + start, n)
         self.size += n
 
+    cpdef void put_rest(self, OutBuffer other, Py_ssize_t start) except *:
+        cdef Py_ssize_t n = other.size - start
+        if start < 0 or n < 0:
+            raise IndexError(BAD_SLICE.decode())
+        if self.size + n > self._capacity:
+            self._grow(n)
+        memcpy(self._data + self.size, other._data + start, n)
+        self.size += n
+
     cpdef void put_byte(self, unsigned char value) except *:
         if self.size == self._capacity:
             self._grow(1)

@@ -6,7 +6,7 @@ from slipstream.engine.protocol.group import cluster_info
 from slipstream.engine.protocol.options import shown_metadata
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
-from slipstream.log.base import Counts
+from slipstream.log.counts import Counts
 from slipstream.model.times import time_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SUBJECTS_PER_PAGE = 100_000
 
 def first_seq(stream: Stream) -> int:
     """The first sequence, or where the next message goes."""
-    return _shown_first(stream, Counts(*stream.log.counts()))
+    return _shown_first(stream, stream.log.counts())
 
 
 def _shown_first(stream: Stream, counts: Counts) -> int:
@@ -30,10 +30,10 @@ def stream_state(stream: Stream) -> "StreamState":
     """Counts, sequences and times; those that are durable of a stream that has failed, or of which
     messages wait for space in a group."""
     log = stream.log
-    counts = Counts(*log.counts())
+    counts = log.counts()
     first_ts = log.first_ts
     if (stream.failed or stream.js.waits_for_space) and log.durable_counts is not None:
-        counts = Counts(*log.durable_counts)
+        counts = log.durable_counts
         if not counts.messages or counts.first_seq != log.first_seq:
             first_ts = 0
     state: StreamState = {

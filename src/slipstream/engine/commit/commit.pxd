@@ -12,3 +12,11 @@ cdef class BatchJob:
     cdef public object batch
     cdef public Py_ssize_t size
     cdef public long long since
+
+
+cdef class Carried:
+    cdef object _commit
+    cdef list _streams
+    cdef list _batches
+
+    cpdef void add(self, object stream, object batch) except *

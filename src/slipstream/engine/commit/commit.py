@@ -11,8 +11,9 @@ The rules:
   is begun before the first has finished, so that a disk which is busy with many bytes never waits
   for the loop. There are never more than two.
 * A small batch may run where it stands, if the runner finds the disk quick enough.
-* Small batches of several streams that end in one turn share an entry of the commit log, and so a
-  sync, if the log has room. To the commit the log is one more stream, with batches of its own.
+* Small batches of several streams that end in one turn share an entry of the commit log, which
+  carries a copy of each, and so a sync, if the log has room. To the commit the log is one more
+  stream, with batches of its own.
 * With relaxed durability a batch is handed to the operating system at once, and synced after an
   interval together with all that follow it until then.
 """
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 from slipstream.engine.loop.timers import Timers
 from slipstream.log.cold import ColdError, FetchJob
 from slipstream.log.durability import Done, Job
-from slipstream.log.segment_bytes import BatchCopy
+from slipstream.log.segment_bytes import EntryCopies
 
 QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
 SYNC_LATER_NS = 1_000_000_000  # after which a relaxed batch is synced, where no interval is set
@@ -33,8 +34,6 @@ class Batch(Protocol):
     """What one commit makes durable, such as a `SyncBatch`."""
 
     error: Exception | None  # why it is not durable
-    copy: BatchCopy | None  # of it, if the commit log may keep it instead
-    carried: bool  # whether it does
 
     def run(self) -> None:
         """Write and sync it. Blocks; what the disk answers is kept in `error`."""
@@ -89,6 +88,10 @@ class Committed(Protocol):
     def prepare_sync(self, instead_of: Any = None) -> Batch | None:
         """The batch that makes durable all that was stored so far; None if there is nothing."""
 
+    def carry(self, copies: EntryCopies) -> Batch | None:
+        """A batch as of `prepare_sync`, which the next entry of the commit log has a copy of, and
+        which is not to be run; None, and nothing has happened, if it needs a sync of its own."""
+
     def synced(self, batch: Any) -> None:
         """A batch has reached the disk or failed to; None: there was nothing to sync."""
 
@@ -99,9 +102,12 @@ class Committed(Protocol):
 class Shared(Committed, Protocol):
     """The commit log, as the commit sees it."""
 
-    def carry(self, copy: BatchCopy, done: Done) -> bool:
-        """Have the next batch of the log keep a small one of a stream, which is then not to be run;
-        False if there is no room for it. `done` is called once it is durable, or cannot be."""
+    def copies(self) -> EntryCopies | None:
+        """Those that the next batch of the log will have of small ones of streams; None if it can
+        have none."""
+
+    def when_carried(self, done: Done) -> None:
+        """Call `done` once what was put into the copies is durable, or cannot be."""
 
 
 class BatchJob:
@@ -127,13 +133,36 @@ class BatchJob:
 
     def finish(self) -> None:
         """Tell the stream."""
-        self._commit.finished(self)
+        self._commit.finished(self.stream, self.batch)
 
-    def carried(self, error: Exception | None) -> None:
-        """The commit log has it, or has failed to."""
-        self.batch.error = error
-        self.batch.carried = True
-        self._commit.finished(self)
+
+class Carried:
+    """Batches of streams that one entry of the commit log has copies of."""
+
+    __slots__ = ("_batches", "_commit", "_streams")
+
+    def __init__(self, commit: "Commit") -> None:
+        self._commit = commit
+        self._streams: list[Committed] = []
+        self._batches: list[Batch] = []  # of these
+
+    def add(self, stream: Committed, batch: Batch) -> None:
+        """The entry will have one more."""
+        self._streams.append(stream)
+        self._batches.append(batch)
+
+    def ended(self, error: Exception | None) -> None:
+        """The entry is durable, or cannot be. Each stream is told, also if one of them raises; the
+        first exception follows then."""
+        raised: Exception | None = None
+        for stream, batch in zip(self._streams, self._batches, strict=True):
+            batch.error = error
+            try:
+                self._commit.finished(stream, batch)
+            except Exception as one:
+                raised = raised or one
+        if raised is not None:
+            raise raised
 
 
 class FlushJob:
@@ -165,7 +194,8 @@ class Commit:
     def commit_all(self, streams: Iterator[Committed]) -> None:
         """Commit what a turn has left, of at least two streams."""
         shared = self.shared
-        small: list[BatchJob] = []
+        copies = None if shared is None else shared.copies()
+        carried: Carried | None = None
         has_changes = False
         try:
             for stream in streams:
@@ -173,71 +203,70 @@ class Commit:
                 if stream is shared:
                     has_changes = True
                     continue
-                job = self._begin(stream)
-                if job is None:
+                batch = None if copies is None else self._carry(stream, copies)
+                if batch is None:
+                    self.commit(stream)
                     continue
-                if shared is None or job.batch.copy is None:
-                    self._run(job)
-                else:
-                    small.append(job)
+                if carried is None:
+                    carried = Carried(self)
+                carried.add(stream, batch)
         finally:
-            shares = has_changes or len(small) > 1
-            for job in small:
-                copy = job.batch.copy
-                if shares and shared and copy and shared.carry(copy, job.carried):
-                    has_changes = True
-                else:
-                    self._run(job)
+            if shared is not None and carried is not None:
+                shared.when_carried(carried.ended)
+                has_changes = True
             if shared is not None and has_changes:
                 self.commit(shared)
+            elif shared is not None and copies is not None and shared.copies() is None:
+                shared.mark_dirty()  # it has failed meanwhile: who waits for it is told
+
+    def _carry(self, stream: Committed, copies: EntryCopies) -> Batch | None:
+        """The next batch of a stream, if the commit log carries it."""
+        progress: Progress = stream.progress
+        if progress.under_way or progress.held or progress.lazy is not None:
+            return None
+        batch = stream.carry(copies)
+        if batch is not None:
+            progress.under_way = 1
+            progress.since = 0
+        return batch
 
     def commit(self, stream: Committed) -> None:
         """Have what `stream` has stored written and synced; `stream.synced` follows."""
-        job = self._begin(stream)
-        if job is not None:
-            self._run(job)
-
-    def _begin(self, stream: Committed) -> "BatchJob | None":
-        """The next batch of a stream, to be run; None if that has to wait, or has no need to."""
         if stream.closed:
-            return None
+            return
         progress: Progress = stream.progress
         size = stream.log.unwritten()
         if progress.held or (progress.under_way and not self._may_queue(progress, size)):
             progress.again = True
             progress.since = progress.since or self._timers.now
-            return None
+            return
         since, progress.since = progress.since or self._timers.now, 0
         lazy, progress.lazy = progress.lazy, None
         batch = stream.prepare_sync(lazy)
         if batch is None:
             stream.synced(None)
-            return None
+            return
         if stream.ack_at_once:
             self._sync_later(stream, batch, lazy is None)
-            return None
+            return
         progress.under_way += 1
-        return BatchJob(self, stream, batch, size, since)
-
-    def _run(self, job: BatchJob) -> None:
-        """Have a batch run, here or elsewhere."""
-        if job.stream.progress.under_way > 1 or not self._runner.run_here(job, job.size):
+        job = BatchJob(self, stream, batch, size, since)
+        if progress.under_way > 1 or not self._runner.run_here(job, size):
             self._runner.start(job)
 
     def _may_queue(self, progress: Progress, size: int) -> bool:
         """Whether a second batch is worth its flush: the disk goes on with it without the loop."""
         return progress.under_way == 1 and size >= self.queued_bytes_min
 
-    def finished(self, job: BatchJob) -> None:
+    def finished(self, stream: Committed, batch: Batch) -> None:
         """A batch has run: the stream is told, and commits what it stored meanwhile."""
-        stream = job.stream
         progress: Progress = stream.progress
         progress.under_way -= 1
         assert progress.under_way >= 0, "a batch was finished twice"
         if stream.closed:
             return
         try:
-            stream.synced(job.batch)
+            stream.synced(batch)
         finally:  # whatever befalls one who waited, the next batch follows
             if progress.again:
                 progress.again = False

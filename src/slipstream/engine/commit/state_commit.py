@@ -24,7 +24,7 @@ from slipstream.log.commit_log import (
     Removal,
 )
 from slipstream.log.durability import Done, Touched, call_all
-from slipstream.log.segment_bytes import BatchCopy, Reference
+from slipstream.log.segment_bytes import EntryCopies, Reference
 
 LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
 CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
@@ -107,14 +107,16 @@ class StateCommit:
         """
         self._commit.run_aside(OwnFile(self, kept, content, done))
 
-    def carry(self, copy: BatchCopy, done: Done) -> bool:
-        """Have the next entry, which is to follow, keep a small batch of a stream; False if there
-        is no room for it. `done` is called once it is durable, or cannot be."""
-        if not self.closed and self.log.write(copy, done):
-            return True
-        if self.log.failed:
-            self.mark_dirty()  # those who wait for it are told
-        return False
+    def copies(self) -> EntryCopies | None:
+        """The copies of small batches of streams that the next entry will have, which is to follow;
+        None if there will be none."""
+        if self.closed or self.log.failed:
+            return None
+        return self.log.copies
+
+    def when_carried(self, done: Done) -> None:
+        """Call `done` once what was put into the copies is durable, or cannot be."""
+        self.log.when_carried(done)
 
     def refer(self, references: Sequence[Reference]) -> None:
         """Note batches of a stream that were synced in its segments, soon or with what comes next:
@@ -223,6 +225,9 @@ class StateCommit:
         if not self.dirty and not self.closed:
             self.dirty = True
             self._turn.streams.append(self)
+
+    def carry(self, _copies: EntryCopies) -> None:
+        """An entry is not carried."""
 
     def prepare_sync(self, instead_of: Any = None) -> EntryBatch | None:
         """The next entry; None if there is nothing to say, or a checkpoint has to end first."""

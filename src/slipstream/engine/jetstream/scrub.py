@@ -182,6 +182,7 @@ class Scrub:
         """Begin with a segment; False if its file cannot be opened, or nothing in it is durable."""
         log = stream.log
         assert isinstance(log, FileLog), "what is in memory is not read again"
+        log.hand_over()
         end = log.durable_end(segment)
         if not end:
             return False

@@ -42,6 +42,7 @@ from slipstream.errors import DiskFullError, StorageError
 from slipstream.log.base import Log
 from slipstream.log.durability import SyncBatch, call_all
 from slipstream.log.record import Record
+from slipstream.log.segment_bytes import EntryCopies
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_fields import NATS_BATCH_ID, NATS_MSG_ID, NATS_PREFIX
 from slipstream.wire.buffer import OutBuffer
@@ -610,6 +611,19 @@ class Stream(Service):
             self._cover_changes(batch)
         return batch
 
+    def carry(self, copies: EntryCopies) -> SyncBatch | None:
+        """A batch as of `prepare_sync`, which the next entry of the commit log has a copy of; None,
+        and nothing has happened, if it needs a sync of its own."""
+        if self.closed or self.ack_at_once:
+            return None
+        batch = self.log.carry(copies)
+        if batch is None:
+            return None
+        self._prepared += 1
+        if self._changed:
+            self._cover_changes(batch)
+        return batch
+
     def _cover_changes(self, batch: SyncBatch | None) -> None:
         """Have callbacks that wait for a change called when `batch` is done, if that covers it."""
         if not self.log.owes_removals() or (batch is not None and batch.error is not None):
@@ -632,8 +646,8 @@ class Stream(Service):
             self._finished += 1
             try:
                 self.log.finish_sync(batch)
-                if not batch.carried and (references := batch.taken_references()):
-                    self.js.state.refer(references)
+                if batch.references:
+                    self.js.state.refer(batch.references)
             except StorageError as error:
                 self.fail(str(error))
         self._release_acks()
