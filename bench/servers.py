@@ -56,6 +56,12 @@ def check_installed() -> None:
         )
 
 
+def _environment() -> dict[str, str]:
+    """That of a server as users have it: its modules were compiled to bytecode once, which some
+    test environments forbid."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Running:
     """A started server with a store directory of its own; leaving the context removes both."""
 
@@ -78,7 +84,7 @@ class Running:
             command += ["-c", str(path)]
         begin = time.perf_counter()
         log = (self.directory / "log").open("ab")
-        self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, env=_environment())
         self._wait_ready(begin + READY_WITHIN)
         self.seconds_to_ready = time.perf_counter() - begin
         return self
