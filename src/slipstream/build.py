@@ -21,6 +21,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.wire.prefix_cache",
     "slipstream.wire.subject_pair",
     "slipstream.wire.headers",
+    "slipstream.wire.timestamps",
     "slipstream.model.ack_subject",
     "slipstream.log.record",
     "slipstream.log.columns",

@@ -2,11 +2,17 @@
 
 import argparse
 import logging
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 
 from tests.power_cuts.campaign import processors, run
+
+
+def _kind(refusal: str) -> str:
+    """What was refused, whatever it was asked for."""
+    return re.sub(r"'[^']*'", "'...'", refusal).partition(". ")[0]
 
 
 def main() -> int:
@@ -32,7 +38,8 @@ def main() -> int:
         print(f"reported, and nothing promised is missing: {text}")
     for text in outcome.escaped:
         print(f"not as the trace says: {text}")
-    print("refused:", dict(Counter(text[:100] for text in outcome.loads)))
+    for what, count in Counter(_kind(text) for text in outcome.loads).most_common():
+        print(f"refused {count} times: {what}")
     print(
         f"{outcome.cuts} cuts, {len(outcome.broken)} broken promises, "
         f"{len(outcome.alarms)} losses reported of what nobody was promised"

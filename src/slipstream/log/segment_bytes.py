@@ -1,11 +1,11 @@
 """Bytes of segments in the commit log.
 
 The small batches of several streams are durable with one entry of the commit log, which has a copy
-of what each of them appended to its segment. The bytes themselves stay in the buffer of the stream's
-log, and go to the segment's file several batches at a time, without a sync: when somebody reads
-them, or a checkpoint is about to sync the file. Until that is durable a start writes the bytes once
-more, before the log of the stream is opened. So recovery finds the segment as if each batch had
-been synced where it belongs.
+of what each of them appended to its segment. The bytes themselves stay in the buffer of the
+stream's log, and go to the segment's file several batches at a time, without a sync: when somebody
+reads them, or a checkpoint is about to sync the file. Until that is durable a start writes the
+bytes once more, before the log of the stream is opened. So recovery finds the segment as if each
+batch had been synced where it belongs.
 
 Only batches that append to one segment, whose name and header are durable, go this way. Closing a
 segment, removing one and erasing in place have syncs of their own. What was written once more could

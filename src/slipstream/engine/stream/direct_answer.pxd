@@ -7,12 +7,12 @@ from slipstream.log.base cimport Log
 from slipstream.log.record cimport Record
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.timestamps cimport put_timestamp
 
-cdef long long SECOND
 cdef Py_ssize_t PIECE_MESSAGES
 cdef Py_ssize_t PIECE_BYTES
 cdef Py_ssize_t BACKLOG_BYTES_MAX
-cdef bytes _ZEROS, _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE
+cdef bytes _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE
 
 
 cdef class Answer:
@@ -35,8 +35,6 @@ cdef class Answer:
     cdef Inbound _message
     cdef OutBuffer _scratch
     cdef bytes _stream_head
-    cdef long long _second
-    cdef bytes _second_text
 
     @cython.locals(state=int)
     cpdef pump(self)
@@ -45,5 +43,3 @@ cdef class Answer:
     cdef bint _advance(self) except -1
     @cython.locals(record=Record, message=Inbound, out=OutBuffer)
     cdef int _send(self, bint with_batch) except -1
-    @cython.locals(out=OutBuffer, second="long long", rest="long long", bound="long long", missing=int)
-    cdef void _put_time(self, long long ts) except *

@@ -20,19 +20,17 @@ from slipstream.model.header_fields import (
     NATS_TIME_STAMP,
     NATS_UPTO_SEQUENCE,
 )
-from slipstream.model.times import time_text
 from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.timestamps import put_timestamp
 
 if TYPE_CHECKING:
     from slipstream.engine.stream.stream import Stream
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
-SECOND: _int = 1_000_000_000
 PIECE_MESSAGES: _int = 2048
 PIECE_BYTES: _int = 512 * 1024
 BACKLOG_BYTES_MAX: _int = 4 * 1024 * 1024
-_ZEROS = b"000000000"
 _SEQUENCE = b"\r\n%b: " % NATS_SEQUENCE
 _TIME_STAMP = b"\r\n%b: " % NATS_TIME_STAMP
 _NUM_PENDING = b"\r\n%b: " % NATS_NUM_PENDING
@@ -67,8 +65,6 @@ class Answer:
             stream.name.encode(),
             NATS_SUBJECT,
         )
-        self._second = -1  # the second that `_second_text` says
-        self._second_text = b""
 
     def status(self, line: bytes, *fields: tuple[bytes, _int]) -> None:
         """End with a status message."""
@@ -188,7 +184,7 @@ class Answer:
         out.put(_SEQUENCE)
         out.put_int(record.seq)
         out.put(_TIME_STAMP)
-        self._put_time(record.ts)
+        put_timestamp(out, record.ts)
         if with_batch:
             out.put(_NUM_PENDING)
             out.put_int(self._pending)
@@ -201,25 +197,3 @@ class Answer:
         message.data = out.take()
         message.end = len(message.data)
         return self.account.dispatch(self.account.route(self.reply), message)
-
-    def _put_time(self, ts: _int) -> None:
-        """As `time_text` has it; what is the same for a whole second is kept."""
-        second = ts // SECOND
-        if second != self._second:
-            self._second = second
-            self._second_text = time_text(second * SECOND)[:-1].encode()
-        out = self._scratch
-        out.put(self._second_text)
-        rest = ts - second * SECOND
-        if rest:
-            missing = 9
-            bound = 1
-            while bound <= rest:
-                bound *= 10
-                missing -= 1
-            while rest % 10 == 0:
-                rest //= 10
-            out.put(b".")
-            out.put_slice(_ZEROS, 0, missing)
-            out.put_int(rest)
-        out.put(b"Z")

@@ -112,22 +112,23 @@ class DirectGet:
             answer.status(b"412 Required Api Level")
             return 1
         body = message.body()
-        if not body and not by_subject:
-            answer.status(b"408 Empty Request")
+        if not body:
+            if by_subject:  # as of a bucket
+                self._attempt(answer, DirectRequest(last_by_subj=_text_of(by_subject)))
+            else:
+                answer.status(b"408 Empty Request")
             return 1
         try:
-            request = read_lenient(body, DirectRequest) if body else DirectRequest()
+            request = read_lenient(body, DirectRequest)
         except msgspec.MsgspecError:
             answer.status(b"408 Malformed Request")
             return 1
         if by_subject:
-            alone = body == b"" or request == DirectRequest(
-                no_hdr=request.no_hdr, max_bytes=request.max_bytes
-            )
-            if not alone:
+            alone = DirectRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes)
+            if request != alone:
                 answer.status(b"408 Bad Request")
                 return 1
-            request.last_by_subj = by_subject.decode("utf-8", "surrogateescape")
+            request.last_by_subj = _text_of(by_subject)
         if not request.says_which:
             answer.status(b"408 Empty Request")
             return 1
@@ -232,6 +233,10 @@ class DirectGet:
         found = [seq for seq in found if seq >= request.seq]
         answer.limit(request.batch or len(found), request.max_bytes, len(found))
         answer.of_sequences(found, up_to)
+
+
+def _text_of(subject: bytes) -> str:
+    return subject.decode("utf-8", "surrogateescape")
 
 
 def is_contradictory(request: DirectRequest) -> bool:
