@@ -1,7 +1,13 @@
-"""Every place for a register replaces it on a condition: in memory, in S3, in a NATS bucket."""
+"""Every place for a register replaces it on a condition: memory, S3, a NATS bucket, a file."""
 
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from obstore.store import LocalStore, MemoryStore
@@ -9,12 +15,25 @@ from obstore.store import LocalStore, MemoryStore
 import slipstream
 from slipstream.errors import ConfigError, Error
 from slipstream.extras import MissingPackageError
-from slipstream.registers import BucketRegister, ObjectRegister, open_register
+from slipstream.registers import BucketRegister, FileRegister, ObjectRegister, open_register
 from slipstream.server.cluster_options import RegisterOptions
 from slipstream.server.group import RegisterStore
 from tests.fix_nats_server import NatsServer
 
-KINDS = ("memory", "s3", "bucket of nats-server", "bucket of slipstream")
+KINDS = ("memory", "s3", "bucket of nats-server", "bucket of slipstream", "file")
+COUNT = """
+import asyncio, sys
+from slipstream.registers import FileRegister
+
+async def count(register, rounds):
+    for _ in range(rounds):
+        while True:
+            data, version = await register.get()
+            if await register.put(b"%d" % (int(data or 0) + 1), version):
+                break
+
+asyncio.run(count(FileRegister(sys.argv[1], "C"), int(sys.argv[2])))
+"""
 
 
 async def make_bucket(url: str) -> RegisterOptions:
@@ -37,6 +56,9 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[RegisterStore]:
         case "bucket of nats-server":
             real: NatsServer = request.getfixturevalue("shared_nats_server")
             found = open_register(await make_bucket(real.url), "C")
+        case "file":
+            place: Path = request.getfixturevalue("tmp_path") / "a directory"
+            found = open_register(RegisterOptions(url=place.as_uri()), "C")
         case _:
             with slipstream.Server() as server:
                 found = open_register(await make_bucket(server.url), "C")
@@ -135,3 +157,44 @@ def test_without_obstore_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     with pytest.raises(MissingPackageError, match=r"slipstream\[objectstore\]"):
         open_register(RegisterOptions(url="s3://bucket/groups"), "C")
+
+
+def test_processes_that_replace_a_file_at_once_each_do_so_at_the_version_they_read(
+    tmp_path: Path,
+) -> None:
+    words = [sys.executable, "-c", COUNT, str(tmp_path), "50"]
+    counting = [subprocess.Popen(words, env={**os.environ}) for _ in range(3)]
+    assert [one.wait() for one in counting] == [0, 0, 0]
+    assert (tmp_path / "C.json").read_bytes() == b"150"
+
+
+async def test_a_file_whose_lock_another_process_keeps_is_an_error_that_says_so(
+    tmp_path: Path,
+) -> None:
+    store = FileRegister(str(tmp_path), "C")
+    assert await store.put(b"1", "")
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        with pytest.raises(Error, match="another process has had the lock"):
+            await store.get()
+    finally:
+        os.close(directory)
+    assert (await store.get())[0] == b"1"
+
+
+async def test_a_put_that_ended_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    store = FileRegister(str(tmp_path), "C")
+    assert await store.put(b"1", "")
+    (tmp_path / "C.new").write_bytes(b"ha")
+    data, version = await store.get()
+    assert data == b"1"
+    assert await store.put(b"2", version)
+    assert (await store.get())[0] == b"2"
+
+
+async def test_of_many_tasks_one_replaces_a_version_of_a_file(tmp_path: Path) -> None:
+    stores = [FileRegister(str(tmp_path), "C") for _ in range(8)]
+    done = await asyncio.gather(*(one.put(b"%d" % n, "") for n, one in enumerate(stores)))
+    assert sum(done) == 1
+    assert (await stores[0].get())[0] == b"%d" % done.index(True)

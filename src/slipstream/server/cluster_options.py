@@ -5,12 +5,13 @@ all of them, this one included or not, so the same list can stand in each config
 the addresses is this server's own is found without asking a name server.
 """
 
+import ipaddress
 import os
 import re
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -23,11 +24,13 @@ CLUSTER_PORT = 6222
 GROUP_SIZES = (1, 3, 5)
 BUCKET_SCHEMES = ("nats", "tls")
 OBJECT_SCHEMES = ("s3", "gs", "az")
+FILE_SCHEME = "file"
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 _NAME_MAX = 128  # characters
 _URL_MAX = 512  # characters
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*")
+_FILE = re.compile(r"[A-Za-z0-9_=-]+(\.[A-Za-z0-9_=-]+)*")
 
 
 class RouteOptions(msgspec.Struct, kw_only=True, frozen=True):
@@ -55,7 +58,9 @@ class ClusterAuthorizationOptions(msgspec.Struct, kw_only=True):
 class RegisterOptions(msgspec.Struct, kw_only=True):
     """`cluster { register {} }`: where the register lies, if not with the group's own servers."""
 
-    url: str = ""  # nats://host:4222 or several of them with commas; s3://bucket/path, gs://, az://
+    url: str = (
+        ""  # nats://host:4222 or several with commas; s3://bucket/path, gs://, az://; file://
+    )
     bucket: str = ""  # of a NATS cluster
     credentials: str = ""  # a file with a JWT and a seed, for a NATS cluster
     ca_file: str = ""  # whom to trust for its certificate
@@ -69,6 +74,17 @@ class RegisterOptions(msgspec.Struct, kw_only=True):
     def is_bucket(self) -> bool:
         """Whether it is a bucket of a NATS cluster."""
         return self.scheme in BUCKET_SCHEMES
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file, for servers of one machine."""
+        return self.scheme == FILE_SCHEME
+
+    @property
+    def directory(self) -> str:
+        """Where that file is; "" if the URL does not say that of this machine."""
+        parts = urlsplit(self.url)
+        return unquote(parts.path) if parts.netloc in ("", "localhost") else ""
 
 
 class ClusterOptions(msgspec.Struct, kw_only=True):
@@ -257,12 +273,51 @@ def _register(cluster: ClusterOptions) -> Iterator[str]:
                 "cluster: an object store's bucket is in its url, and what it is reached with in "
                 "the environment"
             )
+    elif register.is_file:
+        yield from _file(cluster, register)
     else:
         yield (
             "cluster: register: url is missing, or names no place that replaces an object on a "
             "condition: give nats://host:4222 with a bucket, or s3://, gs:// or az:// with a "
-            "bucket and a path"
+            "bucket and a path; for servers of one machine file:// with a directory"
         )
+
+
+def _file(cluster: ClusterOptions, register: RegisterOptions) -> Iterator[str]:
+    if not os.path.isabs(register.directory):
+        yield (
+            f'cluster: register: url "{register.url}" names no directory of this machine: give '
+            "file:///path/of/a/directory"
+        )
+    if register.bucket or register.credentials or register.ca_file:
+        yield (
+            "cluster: register: bucket, credentials and ca_file are for a bucket of a NATS "
+            "cluster: a file needs none of them"
+        )
+    if not _FILE.fullmatch(cluster.name):
+        yield (
+            f'cluster: register: the name "{cluster.name}" of the group cannot be the name of a '
+            "file: use letters, digits, - and _"
+        )
+    elsewhere = [host for host in _hosts(cluster) if not _is_loopback(host)]
+    if elsewhere:
+        yield (
+            f"cluster: register: a file is for servers of one machine, and {elsewhere[0]} may be "
+            "another one, where it would be another file and both servers could lead: listen on "
+            "127.0.0.1, with routes to there, or name a bucket or an object store"
+        )
+
+
+def _hosts(cluster: ClusterOptions) -> list[str]:
+    """Where the servers of the group are, as the options say."""
+    return [cluster.host, *(route.host for route in cluster.routes)]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 def _bucket(cluster: ClusterOptions, register: RegisterOptions) -> Iterator[str]:

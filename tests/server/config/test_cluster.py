@@ -127,7 +127,7 @@ def test_two_servers_are_a_group_with_a_register_outside_of_it(register: str) ->
     [
         ("bucket: b", "url is missing, or names no place"),
         ("url: '/a/directory'", "url is missing, or names no place"),
-        ("url: 'file:///a/directory'", "replaces an object on a condition"),
+        ("url: 'file:///a/directory'", "10.9.0.1 may be another one, where it would be another"),
         ("url: 'nats://h'", 'bucket "" is not the name of a key-value bucket'),
         ("url: 'nats://h', bucket: 'a b'", 'bucket "a b" is not the name'),
         ("url: 'nats://h,h2', bucket: b", "url has something else than nats://host:4222"),
@@ -139,6 +139,31 @@ def test_a_register_that_cannot_work_is_refused(register: str, why: str) -> None
     (line,) = wrong(f"{WHOLE}, register {{ {register} }}")
     assert line.startswith("cluster: register: ")
     assert why in line
+
+
+HERE = "listen: 127.0.0.1:6222, routes: [nats://localhost:6222, nats://127.0.0.1:6223]"
+
+
+def test_two_servers_of_one_machine_may_have_it_in_a_file() -> None:
+    assert not wrong(f"name: c, {HERE}, {SHARED}, register {{ url: 'file:///a/directory' }}")
+
+
+@pytest.mark.parametrize(
+    ("group", "register", "why"),
+    [
+        (f"name: c, {HERE}", "url: 'file://machine/a'", "names no directory of this machine"),
+        (f"name: c, {HERE}", "url: 'file:///a', bucket: b", "a file needs none of them"),
+        (f"name: '../c', {HERE}", "url: 'file:///a'", "cannot be the name of a file"),
+        (
+            f"name: c, {HERE.replace('localhost:6222', 'n2:6222')}",
+            "url: 'file:///a'",
+            "n2 may be another one, where it would be another file and both servers could lead",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_a_register_is_refused(group: str, register: str, why: str) -> None:
+    lines = wrong(f"{group}, {SHARED}, register {{ {register} }}")
+    assert any(line.startswith("cluster: register: ") and why in line for line in lines)
 
 
 def test_a_group_whose_name_is_no_key_has_no_register_in_a_bucket() -> None:

@@ -133,7 +133,8 @@ REGISTER = Block(
         optional(
             "url",
             String,
-            "nats://host:4222, or several with commas; or s3://bucket/path, gs://, az://.",
+            "nats://host:4222, or several with commas; s3://bucket/path, gs://, az://; on one "
+            "machine file:///directory.",
         ),
         optional("bucket", String, "A key-value bucket of the NATS cluster, which is there."),
         optional("credentials creds", File, "File with a JWT and the seed of its key."),
