@@ -244,17 +244,25 @@ class GroupServer:
         """Have another server lead, soon. Raises `Error`."""
         if self._server is None or self._news is None:
             raise Error("this server does not lead the group: ask the one that does")
-        if successor and successor not in self._others():
+        others = self.successors
+        if not others:  # the store would be closed for nothing, and opened again
             raise Error(
-                f"{successor} is no other server of the group: choose from "
-                f"{', '.join(self._others())}"
+                "no other server has everything, so none could lead: this one is the whole group, "
+                "or goes on alone until the other one is back"
+            )
+        if successor and successor not in others:
+            raise Error(
+                f"{successor} is no other server of the group: choose from {', '.join(others)}"
             )
         self._successor = successor
         self._news.set()
 
-    def _others(self) -> list[str]:
+    @property
+    def successors(self) -> list[str]:
+        """The servers that could lead in place of this one: the other members, unless they are
+        away."""
         host = self._replica.host if self._replica is not None else None
-        members = host.members if host is not None else ()
+        members = host.in_sync if host is not None else ()
         names = (server_name_of(member) for member in members)
         return [name for name in names if name != self.options.server_name]
 
