@@ -9,6 +9,8 @@ from slipstream.engine.api import covered
 from slipstream.engine.consumer.life import ConsumerLife
 from slipstream.group import Member
 from slipstream.group.leader import Leader
+from slipstream.group.members_change import GoingAlone
+from slipstream.group.messages import RegisterValue
 from slipstream.log.durability import Touched
 from slipstream.server.replica.group_disk import GroupDisk, GroupFile
 from slipstream.server.replica.store_directory import Snapshot, StoreDirectory
@@ -47,6 +49,14 @@ def cut_off(seed: int) -> SimulatedEngines:
     return group
 
 
+def of_two(seed: int) -> SimulatedEngines:
+    """A life of two servers that lose each other, with a register that is there as a rule."""
+    group = SimulatedEngines(seed, 2, callers=6, outside=True)
+    group.moves += [(6, group._crash), (10, group._isolate_leader), (10, group._heal)]
+    group.moves += [(20, group._calm_store), (100, group._append)]
+    return group
+
+
 def first_found(
     kinds: tuple[str, ...], simulate: Callable[[int], SimulatedEngines] = busy
 ) -> int | None:
@@ -63,7 +73,7 @@ def first_found(
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("simulate", [busy, cut_off])
+@pytest.mark.parametrize("simulate", [busy, cut_off, of_two])
 def test_nothing_is_found_where_nothing_is_planted(
     seed: int, simulate: Callable[[int], SimulatedEngines]
 ) -> None:
@@ -165,3 +175,29 @@ def test_a_server_that_serves_before_it_has_applied_all_is_found(
 
     monkeypatch.setattr(SimulatedEngines, "_look", hurry)
     assert first_found((*SEEN, "files:"), slow) is not None
+
+
+def test_a_leader_of_two_that_goes_on_before_the_register_knows_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: it counts itself alone as soon as it has asked the register."""
+
+    def at_once(change: GoingAlone, now: int) -> None:
+        change._leader.membership = change._wanted.membership
+
+    monkeypatch.setattr(GoingAlone, "go_on", at_once)
+    assert first_found((*SEEN, "corruption:"), of_two) is not None
+
+
+def test_an_engine_of_two_on_a_server_that_is_away_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: who knows of two servers may take the register from either of them."""
+    set_over = RegisterValue.set_over
+
+    def take(value: RegisterValue, current: RegisterValue) -> RegisterValue | None:
+        is_next = value.epoch == current.epoch + 1
+        return value if is_next and value.away else set_over(value, current)
+
+    monkeypatch.setattr(RegisterValue, "set_over", take)
+    assert first_found((*SEEN, "corruption:"), of_two) is not None

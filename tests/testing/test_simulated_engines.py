@@ -1,5 +1,8 @@
 """Groups with engines live through faults, and clients find what they were told."""
 
+import json
+from collections import Counter
+
 import pytest
 
 from slipstream.testing.simulated_engines import SimulatedEngines
@@ -19,6 +22,32 @@ def test_what_clients_were_told_holds(size: int, first: int) -> None:
 def test_full_disks_take_nothing_from_clients(size: int, first: int) -> None:
     for seed in range(first, first + 10):
         SimulatedEngines(seed, size, fills=True).run(SECONDS)
+
+
+@pytest.mark.parametrize("first", range(60, 100, 10))
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_register_outside_takes_nothing_from_clients(size: int, first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedEngines(seed, size, damage=seed % 2 == 1, outside=True).run(SECONDS)
+
+
+@pytest.mark.parametrize("first", range(100, 120, 10))
+def test_full_disks_of_two_take_nothing_from_clients(first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedEngines(seed, 2, fills=True, outside=True).run(SECONDS)
+
+
+def test_clients_go_on_with_one_of_two_and_with_both_again() -> None:
+    steps: Counter[str] = Counter()
+    for seed in range(20):
+        group = SimulatedEngines(seed, 2, outside=True).run(SECONDS)
+        assert group.store is not None
+        records = [json.loads(data) for data in group.store.versions[1:]]
+        assert not records[-1]["away"]
+        steps["alone"] += sum(bool(one["away"]) for one in records)
+        steps["back"] += sum(bool(one["previous"]) for one in records)
+        steps["opened"] += group.opened
+    assert all(count > 10 for count in steps.values()), steps
 
 
 def test_the_same_seed_gives_the_same_life() -> None:

@@ -1,4 +1,4 @@
-"""Groups whose register lies outside: in a store that is slow, away, stale, or unsure."""
+"""Groups whose register lies outside: in a store that is slow, away, stale, unsure, or shut."""
 
 import json
 from collections import Counter
@@ -15,6 +15,14 @@ SECONDS = 4
 def test_a_register_outside_costs_nothing_that_was_answered(size: int) -> None:
     for seed in range(30):
         SimulatedGroup(seed, size, outside=True).run(SECONDS)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_register_that_refuses_costs_nothing_that_was_answered(size: int) -> None:
+    for seed in range(30, 60):
+        group = SimulatedGroup(seed, size, outside=True)
+        group.moves += [(6, group._shut_store)]
+        group.run(SECONDS)
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -13,7 +13,7 @@ from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_engines import SimulatedEngines
 from slipstream.testing.simulated_group import SimulatedGroup
 
-SIZES = (1, 3, 3, 5)
+KINDS = ((1, False), (2, True), (3, False), (3, True), (5, False))  # size, a register outside
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,17 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     counts: Counter[str] = Counter()
     for seed in range(asked.seed, asked.seed + asked.lives):
-        size, damage = SIZES[seed // 2 % len(SIZES)], seed % 4 > 1
+        (size, outside), damage = KINDS[seed // 2 % len(KINDS)], seed % 4 > 1
         group: SimulatedGroup
         if seed % 2:
-            group = SimulatedEngines(seed, size, damage)
+            group = SimulatedEngines(seed, size, damage, outside=outside)
         else:
-            group = SimulatedGroup(seed, size, damage, trims=True)
+            group = SimulatedGroup(seed, size, damage, trims=True, outside=outside)
         try:
             group.run(asked.seconds)
         except ViolationError as error:
             counts["violated"] += 1
-            print(f"{type(group).__name__}({seed}, {size}, damage={damage}): {error}", flush=True)
+            life = f"{type(group).__name__}({seed}, {size}, damage={damage}, outside={outside})"
+            print(f"{life}: {error}", flush=True)
         counts["crashes"] += sum("crashes" in line for line in group.story)
         counts["checkpoints installed"] += group.installs
         if isinstance(group, SimulatedEngines):

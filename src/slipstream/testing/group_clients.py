@@ -61,6 +61,10 @@ class World(Protocol):
     def connect(self, caller: "Caller") -> Line | None:
         """A connection with a server that says it leads, if there is one."""
 
+    @property
+    def is_short_of_space(self) -> bool:
+        """Whether a disk is full, or was a moment ago: what is shown then is as it is in memory."""
+
     def note(self, text: str) -> None:
         """Tell the story."""
 
@@ -400,6 +404,8 @@ class Workload:
 
         def judge(found: Found) -> Outcome:
             error = found.get("error")
+            if self.world.is_short_of_space:
+                return None
             if error and error["err_code"] not in (
                 ErrorCode.STREAM_NOT_FOUND,
                 ErrorCode.CONSUMER_NOT_FOUND,
@@ -425,7 +431,8 @@ class Workload:
         """Up to where the consumer's messages are settled."""
 
         def judge(found: Found) -> Outcome:
-            return None if "error" in found else (found["ack_floor"]["stream_seq"], False)
+            is_promised = "error" not in found and not self.world.is_short_of_space
+            return (found["ack_floor"]["stream_seq"], False) if is_promised else None
 
         call = self.history.begin("floor", "")
         self._api(caller, call, f"CONSUMER.INFO.{STREAM}.{CONSUMER}", None, judge)

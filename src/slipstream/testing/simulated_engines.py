@@ -206,8 +206,17 @@ class SimulatedEngines(SimulatedGroup):
         damage: bool = False,
         callers: int = 4,
         fills: bool = False,
+        outside: bool = False,
     ) -> None:
-        super().__init__(seed, size, damage, trims=True, fills=fills, make_applied=_make_applied)
+        super().__init__(
+            seed,
+            size,
+            damage,
+            trims=True,
+            fills=fills,
+            make_applied=_make_applied,
+            outside=outside,
+        )
         self.history = EngineHistory()
         self.hosts = {name: Host() for name in self.servers}
         self.workload = Workload(self, self.history, callers)
@@ -219,8 +228,17 @@ class SimulatedEngines(SimulatedGroup):
         self.moves += [(1, self._fail_store), (1, self._refuse_entry), (1, self._cut_client)]
         self.moves += [(self.random.choice((60, 400)), self._append)]
         self._refuses = False
+        self._short_until = 0
+        if outside:
+            self.moves += [(3, self._shut_store)]
 
     # -- what clients need of the simulation -----------------------------------------------------
+
+    @property
+    def is_short_of_space(self) -> bool:
+        """Whether a disk is full, or was a moment ago: a leader takes others' for full as long as
+        it is not told otherwise."""
+        return self.now < self._short_until or any(one.is_full for one in self.servers.values())
 
     def note(self, text: str) -> None:
         """Tell the story."""
@@ -522,7 +540,7 @@ class SimulatedEngines(SimulatedGroup):
             self.hosts[server.name].open_at = self.now + SECOND
             try:
                 server.member.hand_over(self.now_of(server), self.random.choice(others))
-            except NotLeaderError:
+            except (NotLeaderError, ValueError):  # or it leads alone: the other one is away
                 pass
 
         self._input(server, life, wait)
@@ -546,6 +564,8 @@ class SimulatedEngines(SimulatedGroup):
                 applied.disk.capacity = applied.disk.used() + self.random.randrange(5_000)
 
     def _make_space(self, server: Server) -> None:
+        if server.is_full:
+            self._short_until = self.now + SECOND
         super()._make_space(server)
         applied = server.applied
         assert isinstance(applied, AppliedFiles)

@@ -450,6 +450,11 @@ class SimulatedGroup:
         self.store.worsen()
         self._note(f"the register is {'away' if self.store.is_away else 'worse'}")
 
+    def _shut_store(self) -> None:
+        assert self.store is not None
+        self.store.shut()
+        self._note("the register refuses")
+
     def _calm_store(self) -> None:
         assert self.store is not None
         self.store.calm()

@@ -1,14 +1,25 @@
-"""A store for a register outside of the group, under a seed: slow, away, stale, and unsure.
+"""A store for a register outside of the group, under a seed: slow, away, stale, unsure, or shut.
 
 It has one object, whose versions it keeps, so that a read may show an old one. A put that comes
 twice, as clients of stores repeat what was not answered, is carried out twice, each time on its
 condition. Before it is carried out it may be lost, or hang for long, and afterwards its answer may.
+It may refuse: with an error (`denies`), as of credentials that have run out, or as if the version
+were another one (`refused`), as stores do that are asked by two at once.
 """
 
 from collections.abc import Callable
 from random import Random
 
-from slipstream.group.outside_register import Answer, Changed, Failed, Found, Get, Request, Stored
+from slipstream.group.outside_register import (
+    Answer,
+    Changed,
+    Failed,
+    Found,
+    Get,
+    Put,
+    Request,
+    Stored,
+)
 from slipstream.model.durations import MILLISECOND, SECOND
 
 REQUEST_MAX = SECOND  # after which a driver takes a store that has not answered for away
@@ -27,7 +38,9 @@ class SimulatedStore:
     def calm(self) -> None:
         """Quick, there and sure; reads are not stale."""
         self.is_away = False
+        self.denies: tuple[type[Request], ...] = ()
         self.lost = self.unsure = self.doubled = self.stale = 0.0  # shares of the requests
+        self.refused = 0.0  # ... of the puts
         self.delay_max = 20 * MILLISECOND
 
     def worsen(self) -> None:
@@ -39,6 +52,11 @@ class SimulatedStore:
         self.doubled = random.choice((0.0, 0.3))
         self.stale = random.choice((0.0, 0.3, 0.8))
         self.delay_max = random.choice((5, 50, 500)) * MILLISECOND
+
+    def shut(self) -> None:
+        """It refuses from now on: all, what would change it, or now and then."""
+        self.denies = self.random.choice(((Get, Put), (Put,), ()))
+        self.refused = self.random.choice((0.0, 0.5))
 
     def delays(self) -> list[int]:
         """After how many ns a request is carried out, once for each time that it is."""
@@ -73,11 +91,14 @@ class SimulatedStore:
     def carry_out(self, request: Request) -> Answer:
         """What the store does, at once."""
         latest = len(self.versions) - 1
+        if isinstance(request, self.denies):
+            return Failed("access is denied")
         if isinstance(request, Get):
             is_stale = self.random.random() < self.stale
             seen = self.random.randrange(len(self.versions)) if is_stale else latest
             return Found(self.versions[seen], str(seen))
-        if request.version != str(latest):
+        is_refused = self.refused > 0 and self.random.random() < self.refused
+        if is_refused or request.version != str(latest):
             return Changed()
         self.versions.append(request.data)
         return Stored()
