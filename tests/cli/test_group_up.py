@@ -1,15 +1,19 @@
-"""`slipstream group up`: three servers that act as one, by one command."""
+"""`slipstream group up`: servers that act as one, by one command."""
 
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -40,9 +44,9 @@ class Up:
 
 
 @contextlib.contextmanager
-def group_up(directory: Path) -> Iterator[Up]:
+def group_up(directory: Path, *more: str) -> Iterator[Up]:
     process = subprocess.Popen(
-        [*CLI, "group", "up", "--port", "0", "--directory", str(directory), "--json"],
+        [*CLI, "group", "up", "--port", "0", "--directory", str(directory), "--json", *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -142,7 +146,7 @@ def test_a_server_that_cannot_start_ends_the_others_and_says_why(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--servers", "4"], "--servers 4 is not a size of a group: choose 1, 3 or 5"),
+        (["--servers", "4"], "--servers 4 is not a size of a group: choose 1, 2, 3 or 5"),
         (["--port", "65535"], "--port 65535 is none: choose 0 to 65533"),
     ],
 )
@@ -151,3 +155,89 @@ def test_what_no_group_can_have_is_refused(tmp_path: Path, words: list[str], why
     assert done.returncode == 2
     assert why in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def publish_until_stopped(urls: list[str], acknowledged: dict[bytes, int], stop: Event) -> None:
+    """Publish numbered messages, and keep which were acknowledged, and as what."""
+    with slipstream.sync.connect(urls, max_reconnect_attempts=-1, reconnect_wait=0.05) as nc:
+        js, number = nc.jetstream(), 0
+        while not stop.is_set():
+            number += 1
+            body = b"%d" % number
+            with contextlib.suppress(slipstream.Error):
+                acknowledged[body] = js.publish("s", body, timeout=2).sequence
+
+
+def wait_for_more(acknowledged: dict[bytes, int], count: int = 50) -> None:
+    wanted, end = len(acknowledged) + count, time.monotonic() + WAIT_SECONDS
+    while len(acknowledged) < wanted:
+        assert time.monotonic() < end, f"{len(acknowledged)} of {wanted} are acknowledged"
+        time.sleep(0.01)
+
+
+def wait_until_both_have_all(url: str) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    with slipstream.sync.connect(url) as nc:
+        while True:
+            cluster = nc.jetstream().stream("S").info().cluster
+            if cluster is not None and [one.current for one in cluster.replicas] == [True]:
+                return
+            assert time.monotonic() < end, "the other server is behind, or away"
+            time.sleep(0.05)
+
+
+def test_of_two_either_goes_on_alone_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    acknowledged: dict[bytes, int] = {}
+    stop = Event()
+    with group_up(tmp_path, "--servers", "2") as up, ThreadPoolExecutor() as threads:
+        assert up.said["register"] == (tmp_path / "register").as_uri()
+        with slipstream.sync.connect(up.urls[0]) as nc:
+            nc.jetstream().create_stream(name="S", subjects=["s"], num_replicas=2)
+        publishing = threads.submit(publish_until_stopped, up.urls, acknowledged, stop)
+        again: subprocess.Popen[bytes] | None = None
+        try:
+            wait_for_more(acknowledged)
+            first = up.said["leader"]
+            (second,) = set(up.pids) - {first}
+            os.kill(up.pids[first], signal.SIGKILL)
+            wait_for_more(acknowledged)
+            assert up.process.stderr is not None
+            assert f"{first} has ended by SIGKILL" in up.process.stderr.readline()
+            command = up.process.stderr.readline().partition("another terminal: slipstream ")[2]
+            again = subprocess.Popen(
+                [*CLI, *shlex.split(command)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment(),
+            )
+            wait_until_both_have_all(up.urls[0])
+            os.kill(up.pids[second], signal.SIGKILL)
+            wait_for_more(acknowledged)
+            stop.set()
+            publishing.result(WAIT_SECONDS)
+            url = next(one["url"] for one in up.said["servers"] if one["name"] == first)
+            found = bodies(url)
+            assert [body for body, at in acknowledged.items() if found[at - 1] != body] == []
+        finally:
+            stop.set()
+            if again is not None:
+                again.terminate()
+                again.wait(WAIT_SECONDS)
+
+
+def test_two_say_where_their_register_is(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*CLI, "group", "up", "--servers", "2", "--port", "0", "--directory", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        preexec_fn=_heed_interrupts,
+    )
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert "leads. Stores and logs are in" in lines[2]
+        assert "Their register is beside them, in a file of this machine" in lines[3]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=WAIT_SECONDS)

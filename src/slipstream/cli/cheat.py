@@ -19,7 +19,9 @@ slipstream serve -c server.conf -m 8222""",
     "group": """\
 # three servers that act as one, on this machine; Ctrl-C stops them
 slipstream group up
-slipstream group up --servers 5 --directory ./group --port 4300""",
+slipstream group up --servers 5 --directory ./group --port 4300
+# two, of which either goes on alone
+slipstream group up --servers 2""",
     "pub": """\
 # one message, and 10 with a number in each
 slipstream pub orders.new "Order #1001"

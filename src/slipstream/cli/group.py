@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import shlex
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, Process
@@ -16,8 +17,9 @@ from slipstream.cli.output import note, print_json, say
 from slipstream.cli.session import command, new_app, wants_json
 from slipstream.client import connect
 from slipstream.errors import Error
-from slipstream.server.cluster_options import GROUP_SIZES
+from slipstream.server.cluster_options import RegisterOptions
 from slipstream.server.replica.free_ports import free_ports, is_free
+from slipstream.server.replica.local_register import LOCAL_SIZES, local_register
 
 app = new_app("A group of servers on this machine.")
 
@@ -28,7 +30,7 @@ STOP_SECONDS_MAX = 30.0  # for a server to end in good order, before it is kille
 ASK_SECONDS_MAX = 3.0  # for one look at who leads
 LOOK_SECONDS = 0.05  # between two of them
 
-Servers = Annotated[int, typer.Option("--servers", help="How many: 1, 3 or 5")]
+Servers = Annotated[int, typer.Option("--servers", help="How many: 1, 2, 3 or 5")]
 Directory = Annotated[
     Path, typer.Option("--directory", metavar="DIR", help="For stores, configurations and logs")
 ]
@@ -42,10 +44,13 @@ async def up(servers: Servers = 3, directory: Directory = DIRECTORY, port: Port 
     """Start the servers of a group, each a process. Ctrl-C stops all, and the data stays in DIR.
 
     They listen on 127.0.0.1. To try what happens when one fails, kill its process.
+
+    Two servers have their register, which says who of them may go on alone, in a file in DIR. All
+    is on this machine: a group survives the end of a process here, not the loss of the machine.
     """
-    if servers not in GROUP_SIZES:
+    if servers not in LOCAL_SIZES:
         raise UsageError(
-            f"group up: --servers {servers} is not a size of a group: choose 1, 3 or 5"
+            f"group up: --servers {servers} is not a size of a group: choose 1, 2, 3 or 5"
         )
     if not 0 <= port <= 65_536 - servers:
         raise UsageError(f"group up: --port {port} is none: choose 0 to {65_536 - servers}")
@@ -80,10 +85,16 @@ class _Running:
     def __init__(self, directory: Path, ports: list[int]) -> None:
         self.is_interrupted = asyncio.Event()
         self._directory = directory
+        self._register = local_register(str(directory), len(ports))
         routes = [f"{HOST}:{port}" for port in _other_ports(ports)]
         password = secrets.token_urlsafe(32)
         self._members = [
-            _Member(f"n{number + 1}", directory, port, _configuration(routes, number, password))
+            _Member(
+                f"n{number + 1}",
+                directory,
+                port,
+                _configuration(routes, number, password, self._register),
+            )
             for number, port in enumerate(ports)
         ]
 
@@ -130,11 +141,18 @@ class _Running:
                 {"name": one.name, "url": one.url, "pid": one.pid, "log": str(one.log)}
                 for one in self._members
             ]
-            print_json({"leader": leader, "servers": found})
+            register = {"register": self._register.url} if self._register is not None else {}
+            print_json({"leader": leader, "servers": found, **register})
             return
         for member in self._members:
             say(f"{member.name}  {member.url}")
         say(f"{leader} leads. Stores and logs are in {self._directory}; Ctrl-C stops all.")
+        if len(self._members) == 2:
+            say(
+                "Either server goes on alone when the other one ends. Their register is beside "
+                "them, in a file of this machine: on two machines it has to be elsewhere "
+                "(docs/group.md)."
+            )
 
     async def until_interrupted(self) -> None:
         """Say which processes end meanwhile. Raises `Error` when none is left."""
@@ -148,7 +166,11 @@ class _Running:
                 for task in [task for task in ends if task.done()]:
                     member = ends.pop(task)
                     note(f"{member.name} has ended {member.how}; its log is {member.log}")
-            raise Error(f"group up: no server is left: the logs in {self._directory} say why")
+                    note(f"To start it again, in another terminal: {member.command}")
+            raise Error(
+                "group up: no server is left of those that it has started: the logs in "
+                f"{self._directory} say why"
+            )
         finally:
             for waiting in (*ends, signalled):
                 waiting.cancel()
@@ -168,8 +190,11 @@ def _other_ports(ports: list[int]) -> list[int]:
     return [port for port in free_ports(2 * len(ports), HOST) if port not in ports][: len(ports)]
 
 
-def _configuration(routes: list[str], number: int, password: str) -> str:
+def _configuration(
+    routes: list[str], number: int, password: str, register: RegisterOptions | None
+) -> str:
     urls = ", ".join(f'"nats://{route}"' for route in routes)
+    place = f'  register {{ url: "{register.url}" }}\n' if register is not None else ""
     return (
         "# Written by `slipstream group up`, anew at each start.\n"
         "cluster {\n"
@@ -177,6 +202,7 @@ def _configuration(routes: list[str], number: int, password: str) -> str:
         f'  listen: "{routes[number]}"\n'
         f"  routes: [{urls}]\n"
         f'  authorization {{ user: group, password: "{password}" }}\n'
+        f"{place}"
         "}\n"
     )
 
@@ -212,6 +238,18 @@ class _Member:
             return f"by {signal.Signals(-status).name}"
         return f"with status {status}"
 
+    @property
+    def command(self) -> str:
+        """What starts it by hand, as a shell takes it."""
+        return shlex.join(["slipstream", *self._words])
+
+    @property
+    def _words(self) -> list[str]:
+        return [
+            "serve", "-c", str(self._file), "-n", self.name, "-a", HOST, "-p", str(self._port),
+            "-sd", str(self._store),
+        ]  # fmt: skip
+
     def _write_configuration(self) -> None:
         """The secret is in a file that only its owner can read: all users of the machine can read
         command lines."""
@@ -225,8 +263,7 @@ class _Member:
         self._write_configuration()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "slipstream", "serve", "-c", str(self._file),
-                "-n", self.name, "-a", HOST, "-p", str(self._port), "-sd", str(self._store),
+                sys.executable, "-m", "slipstream", *self._words,
                 stdin=DEVNULL, stdout=log, stderr=log,
                 process_group=0,  # a Ctrl-C reaches this command alone, which stops them in order
             )  # fmt: skip

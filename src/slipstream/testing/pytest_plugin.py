@@ -6,7 +6,7 @@
 
 `jetstream_server` is a `slipstream.Server` of the test's own, in a thread, on a free port, with an
 empty store in a temporary directory. `jetstream_url` is its URL. `jetstream_group` is a
-`slipstream.Group` of three servers, also of the test's own.
+`slipstream.Group` of three servers, also of the test's own; `jetstream_group_size` says how many.
 """
 
 from collections.abc import Iterator
@@ -34,9 +34,18 @@ def jetstream_url(jetstream_server: "Server") -> str:
 
 
 @pytest.fixture
-def jetstream_group(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Group]":
-    """A running group of three servers with empty stores; stopped after the test."""
+def jetstream_group_size() -> int:
+    """How many servers `jetstream_group` has, 3; a test, a module or a `conftest.py` may say 1, 2
+    or 5 by parameters or by a fixture of this name."""
+    return 3
+
+
+@pytest.fixture
+def jetstream_group(
+    tmp_path_factory: pytest.TempPathFactory, jetstream_group_size: int
+) -> "Iterator[Group]":
+    """A running group of servers with empty stores; stopped after the test."""
     from slipstream.server import Group
 
-    with Group(3, tmp_path_factory.mktemp("jetstream-group")) as group:
+    with Group(jetstream_group_size, tmp_path_factory.mktemp("jetstream-group")) as group:
         yield group

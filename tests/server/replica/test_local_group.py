@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import queue
 import socket
 import sys
@@ -232,7 +233,7 @@ def test_a_group_of_one_serves_and_has_nobody_to_hand_over_to() -> None:
     with slipstream.Group(1) as group:
         make_stream(group.urls[0])
         assert publish(group.urls[0], b"x") == 1
-        with pytest.raises(Error, match="nobody to hand over to: make it with 3 or 5"):
+        with pytest.raises(Error, match="nobody to hand over to: make it with 2, 3 or 5"):
             group.hand_over()
 
 
@@ -301,10 +302,85 @@ def test_it_says_who_could_lead_when_somebody_unknown_is_named() -> None:
                 group.hand_over(name)
 
 
-@pytest.mark.parametrize("size", [-1, 0, 2, 4, 7])
+@pytest.mark.parametrize("size", [-1, 0, 4, 7])
 def test_a_size_that_no_group_has_is_refused(size: int) -> None:
-    with pytest.raises(ConfigError, match=f"asked for {size} servers, and a group has 1, 3 or 5"):
+    with pytest.raises(ConfigError, match=f"{size} servers, and a group has 1, 2, 3 or 5"):
         slipstream.Group(size)
+
+
+def test_two_servers_have_their_register_beside_their_stores(tmp_path: Path) -> None:
+    with slipstream.Group(2, tmp_path) as group:
+        make_stream(group.urls[0])
+        for number, url in enumerate(group.urls):
+            assert publish(url, b"%d" % number) == number + 1
+        before = group.leader
+        group.hand_over()
+        assert group.leader in {*group.names} - {before}
+        assert (tmp_path / "register" / "group.json").exists()
+    with slipstream.Group(2, tmp_path) as group:
+        for url in group.urls:
+            assert bodies(url) == [b"0", b"1"]
+
+
+def leads_alone(group: slipstream.Group, name: str) -> bool:
+    member = next(one for one in group._members if one.name == name)
+    return member.server.leads and not member.server.successors
+
+
+def stop_member(group: slipstream.Group, name: str) -> None:
+    member = next(one for one in group._members if one.name == name)
+    member.thread.ask_to_stop()
+    member.thread.join()
+
+
+def test_one_of_two_goes_on_alone_when_the_other_one_has_stopped(tmp_path: Path) -> None:
+    with slipstream.Group(2, tmp_path) as group:
+        make_stream(group.urls[0])
+        assert publish(group.urls[0], b"0") == 1
+        gone, stays = group.leader, next(one for one in group.names if one != group.leader)
+        stop_member(group, gone)
+        group._wait(lambda: leads_alone(group, stays), f"{stays} does not lead alone")
+        assert publish(group.urls[group.names.index(stays)], b"1") == 2
+    with slipstream.Group(2, tmp_path) as group:
+        for url in group.urls:
+            assert bodies(url) == [b"0", b"1"]
+
+
+def test_one_of_two_that_goes_on_alone_does_not_close_its_store_to_hand_over(
+    tmp_path: Path,
+) -> None:
+    with slipstream.Group(2, tmp_path) as group:
+        make_stream(group.urls[0])
+        gone, stays = group.leader, next(one for one in group.names if one != group.leader)
+        stop_member(group, gone)
+        group._wait(lambda: leads_alone(group, stays), f"{stays} does not lead alone")
+        with slipstream.sync.connect(group.urls[group.names.index(stays)], reconnect=False) as nc:
+            member = next(one for one in group._members if one.name == stays)
+            for name in ("", gone):
+                with pytest.raises(Error, match="goes on alone until the other one is back"):
+                    member.thread.call(lambda name=name: member.server.hand_over(name))
+            assert nc.jetstream().publish("s.a", b"over the same connection").sequence == 1
+
+
+def test_a_group_that_has_begun_as_two_grows_to_three_and_keeps_its_register(
+    tmp_path: Path,
+) -> None:
+    with slipstream.Group(2, tmp_path) as group:
+        make_stream(group.urls[0])
+        assert publish(group.urls[0], b"0") == 1
+    with slipstream.Group(3, tmp_path) as group:
+        assert bodies(group.urls[2]) == [b"0"]
+        leader = next(one.server for one in group._members if one.server.leads)
+        group._wait(lambda: len(leader.successors) == 2, "n3 has not joined")
+        members = json.loads((tmp_path / "register" / "group.json").read_bytes())["members"]
+        assert [name.split()[0] for name in sorted(members)] == ["n1", "n2", "n3"]
+
+
+def test_a_group_with_a_register_of_its_own_does_not_become_one_of_two(tmp_path: Path) -> None:
+    with slipstream.Group(1, tmp_path):
+        pass
+    with pytest.raises(ConfigError, match="has its register"):
+        slipstream.Group(2, tmp_path).start()
 
 
 def test_a_name_that_no_group_has_is_refused() -> None:

@@ -18,7 +18,6 @@ from types import TracebackType
 
 from slipstream.errors import ConfigError, Error
 from slipstream.server.cluster_options import (
-    GROUP_SIZES,
     ClusterAuthorizationOptions,
     ClusterOptions,
     RouteOptions,
@@ -28,6 +27,7 @@ from slipstream.server.logger import Logger
 from slipstream.server.options import JetStreamOptions, ServerOptions
 from slipstream.server.replica.free_ports import free_ports
 from slipstream.server.replica.group_server import GroupServer
+from slipstream.server.replica.local_register import LOCAL_SIZES, local_register
 from slipstream.server.server_thread import START_SECONDS_MAX, ServerThread
 
 HOST = "127.0.0.1"
@@ -35,12 +35,13 @@ LOOK_SECONDS = 0.005  # between two looks at who leads
 
 
 class Group:
-    """A group of `size` servers: 1, 3 or 5, whose names are `n1`, `n2` and so on.
+    """A group of `size` servers: 1, 2, 3 or 5, whose names are `n1`, `n2` and so on.
 
     `directory` keeps the streams, each server's in a directory of its name; the next group of that
-    size on it has them, also with other ports. Without one they live in a temporary directory
-    that `stop` removes. What the servers have to say goes to the `logging` module's
-    ``slipstream.server.n1`` and so on, or to `log`.
+    size on it has them, also with other ports. Two servers have their register there, too, in a
+    file below `register`. Without a directory all is in a temporary one that `stop` removes. What
+    the servers have to say goes to the `logging` module's ``slipstream.server.n1`` and so on, or
+    to `log`.
 
     The servers are threads of one process: they end together and in good order, and none of them
     can be killed. `slipstream group up` starts processes.
@@ -56,10 +57,10 @@ class Group:
         name: str = "group",
         log: Logger | None = None,
     ) -> None:
-        if size not in GROUP_SIZES:
+        if size not in LOCAL_SIZES:
             raise ConfigError(
-                f"Group was asked for {size} servers, and a group has 1, 3 or 5: an even number "
-                "survives no more failures than one server less, and more make answers slower"
+                f"Group was asked for {size} servers, and a group has 1, 2, 3 or 5: four survive "
+                "no more failures than three, and more than five make answers slower"
             )
         self.names = [f"n{number + 1}" for number in range(size)]
         self.urls: list[str] = []  # where clients connect, in the order of `names`; any will do
@@ -113,12 +114,14 @@ class Group:
 
     def hand_over(self, name: str = "") -> None:
         """Have the server of that name lead, or any other; returns once it answers clients. Those
-        who are connected lose their connection, and come back by themselves. Raises `Error`."""
+        who are connected lose their connection, and come back by themselves. Of two, one that is
+        away is waited for. Raises `Error`."""
         before = self._found_leader()
         if before is None:
             raise Error("the group has no leader that could hand over: start it, or wait for one")
         if len(self.names) == 1:
-            raise Error("a group of one server has nobody to hand over to: make it with 3 or 5")
+            raise Error("a group of one server has nobody to hand over to: make it with 2, 3 or 5")
+        self._wait(lambda: bool(before.server.successors), "no other server has everything")
         before.thread.call(lambda: before.server.hand_over(name))
 
         def is_done() -> bool:
@@ -146,6 +149,7 @@ class Group:
         ports = free_ports(2 * size, HOST)
         routes = [RouteOptions(host=HOST, port=port) for port in ports[size:]]
         password = secrets.token_urlsafe(32)
+        register = local_register(directory, size)
         members = []
         for name, port, route in zip(self.names, ports, routes, strict=False):
             options = ServerOptions(
@@ -159,6 +163,7 @@ class Group:
                     port=route.port,
                     routes=routes,
                     authorization=ClusterAuthorizationOptions(user="group", password=password),
+                    register=register,
                 ),
             )
             options.validate()
