@@ -238,6 +238,21 @@ def test_why_names_the_servers_that_a_majority_lacks(driver: Driver, group: Fake
     )
 
 
+def test_why_names_nobody_whose_copy_does_not_count(driver: Driver, group: FakeGroup) -> None:
+    """As where one of two goes on alone."""
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S"})
+    client.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"durable_name": "C"}})
+    away = Member("n1", is_current=False, is_offline=True, active=12 * SECOND, is_needed=False)
+    group.followers = [away]
+    driver.runner.hold()
+    client.publish("S", b"x")
+    why = client.request("$SLIPSTREAM.CONSUMER.EXPLAIN.S.C").json()
+    (text,) = [one["text"] for one in why["reasons"] if one["code"] == "syncing"]
+    assert text.startswith("1 message of the stream is not on disk yet")
+    assert "n1" not in text
+
+
 def test_a_stream_is_restored_with_its_replicas(driver: Driver) -> None:
     client = driver.client()
     asked = {"config": {"name": "S", "num_replicas": 3}}

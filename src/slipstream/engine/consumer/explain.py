@@ -7,7 +7,7 @@ from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.pull import PullDelivery
 from slipstream.engine.consumer.push import PushDelivery
 from slipstream.engine.consumer.redelivery import redeliverable
-from slipstream.engine.protocol.group import Group, size_of
+from slipstream.engine.protocol.group import Group
 from slipstream.engine.stream.stream import Stream
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
@@ -70,8 +70,9 @@ def _look_at_group(facts: Facts, group: Group | None) -> None:
     """How many servers have to have what is stored, and which of them are silent."""
     if group is None:
         return
-    away = [member for member in group.followers if member.is_offline]
-    facts.servers = size_of(group)
+    needed = [member for member in group.followers if member.is_needed]
+    away = [member for member in needed if member.is_offline]
+    facts.servers = 1 + len(needed) if needed else 0
     facts.silent = [member.name for member in away]
     facts.silent_for = max((member.active for member in away), default=0)
 
