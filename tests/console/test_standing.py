@@ -86,7 +86,12 @@ def stream(config: dict[str, Any], **fields: Any) -> StreamInfo:
         (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
             PeerInfo(name="n1", lag=7)]))] * 2), "n1 is behind by 7 operations"),
         (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
-            PeerInfo(name="n1", offline=True)]))] * 2), "n1 is away"),
+            PeerInfo(name="n1", offline=True)]))] * 2), "n1 is away; until it is back"),
+        (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
+            PeerInfo(name="n1", offline=True), PeerInfo(name="n2", current=True)]))]),
+         "n1 is away; copies of streams are missing there"),
+        (Look(streams=[stream({}, cluster=ClusterInfo(leader="n0", replicas=[
+            PeerInfo(name="n1")]))]), "n1 is coming back"),
         (Look(consumers=[consumer()], connections=[{"cid": 1}]), None),
     ],
 )  # fmt: skip

@@ -89,14 +89,18 @@ def _of_clusters(look: Look) -> list[Finding]:
     """Servers of clusters that are away or behind, each once, however many streams they have."""
     found: dict[str, Finding] = {}
     for info in look.streams:
-        for one in info.cluster.replicas if info.cluster is not None else ():
+        others = info.cluster.replicas if info.cluster is not None else []
+        for one in others:
             address = f"/streams/{segment(info.name)}"
-            if one.offline:
+            if one.offline and len(others) == 1:
+                text = f"Server {one.name} is away; until it is back there is one copy of streams."
+                found[one.name] = Finding("bad", text, address)
+            elif one.offline:
                 text = f"Server {one.name} is away; copies of streams are missing there."
                 found[one.name] = Finding("bad", text, address)
             elif not one.current:
-                text = f"Server {one.name} is behind by {plural(one.lag, 'operation')}."
-                found.setdefault(one.name, Finding("warn", text, address))
+                how = f"behind by {plural(one.lag, 'operation')}" if one.lag else "coming back"
+                found.setdefault(one.name, Finding("warn", f"Server {one.name} is {how}.", address))
     return list(found.values())
 
 
