@@ -199,6 +199,7 @@ def test_of_two_either_goes_on_alone_and_nothing_acknowledged_is_lost(tmp_path: 
             wait_for_more(acknowledged)
             first = up.said["leader"]
             (second,) = set(up.pids) - {first}
+            urls = {one["name"]: one["url"] for one in up.said["servers"]}
             os.kill(up.pids[first], signal.SIGKILL)
             wait_for_more(acknowledged)
             assert up.process.stderr is not None
@@ -210,13 +211,12 @@ def test_of_two_either_goes_on_alone_and_nothing_acknowledged_is_lost(tmp_path: 
                 stderr=subprocess.DEVNULL,
                 env=environment(),
             )
-            wait_until_both_have_all(up.urls[0])
+            wait_until_both_have_all(urls[second])
             os.kill(up.pids[second], signal.SIGKILL)
             wait_for_more(acknowledged)
             stop.set()
             publishing.result(WAIT_SECONDS)
-            url = next(one["url"] for one in up.said["servers"] if one["name"] == first)
-            found = bodies(url)
+            found = bodies(urls[first])
             assert [body for body, at in acknowledged.items() if found[at - 1] != body] == []
         finally:
             stop.set()
