@@ -22,6 +22,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.sourcing.inflow import set_inflow
 from slipstream.engine.stream.config import StreamConfig, load_config
 from slipstream.engine.stream.direct_get import DirectGet, DirectGroup
+from slipstream.engine.stream.retention import enforce_again
 from slipstream.engine.stream.stream import Stream
 from slipstream.engine.stream.subject_claims import SubjectClaims
 from slipstream.errors import StorageError
@@ -430,6 +431,7 @@ class JetStream:
         if store.meta.doubt:
             doubt_stream(stream, store.meta.doubt)
         self.check_copies(store.meta, name)
+        enforce_again(stream)
         _recall_ids(stream)
         restore_consumers(stream)
         set_inflow(stream, is_restored=True)

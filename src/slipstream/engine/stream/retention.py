@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
+from slipstream.log.base import Counts
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.model.error_codes import ErrorCode
@@ -82,6 +83,29 @@ def enforce_all(stream: "Stream") -> None:
     stream.enforce_limits(b"")
     thinned(stream)
     stream.watch_age()
+
+
+def enforce_again(stream: "Stream") -> None:
+    """Apply the limits to what a start has found: a crash may have kept messages, and not that they
+    had pushed others out."""
+    log = stream.log
+    before = log.messages
+    if _is_crowded(stream):
+        enforce_all(stream)
+    else:
+        stream.enforce_limits(b"")
+        if log.messages != before:
+            thinned(stream)
+
+
+def _is_crowded(stream: "Stream") -> bool:
+    """Whether some subject has more messages than it may have."""
+    most = stream.config.max_msgs_per_subject
+    counts = Counts(*stream.log.counts())
+    if most <= 0 or stream.doubt or counts.messages == counts.subjects:
+        return False
+    subjects = stream.log.subjects
+    return most == 1 or any(subjects.count(id) > most for id in subjects.ids())
 
 
 def drop_acked(stream: "Stream") -> None:
