@@ -61,10 +61,6 @@ class World(Protocol):
     def connect(self, caller: "Caller") -> Line | None:
         """A connection with a server that says it leads, if there is one."""
 
-    @property
-    def is_short_of_space(self) -> bool:
-        """Whether a disk is full, or was a moment ago: what is shown then is as it is in memory."""
-
     def note(self, text: str) -> None:
         """Tell the story."""
 
@@ -84,6 +80,7 @@ class Caller:
         self._answered: Answered | None = None
         self._lost: Callable[[], None] = lambda: None
         self.fetched: dict[int, str] = {}  # where to acknowledge, by sequence
+        self.sees_memory = False  # what it was just sent may show what no disk had space for
 
     @property
     def is_idle(self) -> bool:
@@ -138,8 +135,9 @@ class Caller:
         """The request is over."""
         self._answered, self._lost = None, lambda: None
 
-    def taken(self, messages: list[Message]) -> None:
-        """The server has sent something."""
+    def taken(self, messages: list[Message], shows_memory: bool) -> None:
+        """The server has sent something; whether, for want of space, it `shows_memory`."""
+        self.sees_memory = shows_memory
         for message in messages:
             if message.sid != "1":
                 self._workload.fetched(self, message)
@@ -313,7 +311,7 @@ class Workload:
 
         def judge(found: Found) -> Outcome:
             answer = _last(found)
-            if answer is None:
+            if answer is None or (caller.sees_memory and not answer[0]):  # it may come back
                 return None
             seq, body = answer
             self._seen[subject] = (seq, int(body))
@@ -404,7 +402,7 @@ class Workload:
 
         def judge(found: Found) -> Outcome:
             error = found.get("error")
-            if self.world.is_short_of_space:
+            if caller.sees_memory:
                 return None
             if error and error["err_code"] not in (
                 ErrorCode.STREAM_NOT_FOUND,
@@ -431,7 +429,7 @@ class Workload:
         """Up to where the consumer's messages are settled."""
 
         def judge(found: Found) -> Outcome:
-            is_promised = "error" not in found and not self.world.is_short_of_space
+            is_promised = "error" not in found and not caller.sees_memory
             return (found["ack_floor"]["stream_seq"], False) if is_promised else None
 
         call = self.history.begin("floor", "")

@@ -165,7 +165,8 @@ class ClientLine:
     def _take(self, messages: list[Message]) -> None:
         """The engine has said something; it is on its way now."""
         self._engines.has_answered(self._server, self.lead)
-        self._back(lambda: self._caller.taken(messages))
+        shows_memory = self._engines.was_full and self.lead.shows_memory
+        self._back(lambda: self._caller.taken(messages, shows_memory))
 
     def _back(self, happens: Callable[[], None]) -> None:
         engines = self._engines
@@ -228,17 +229,11 @@ class SimulatedEngines(SimulatedGroup):
         self.moves += [(1, self._fail_store), (1, self._refuse_entry), (1, self._cut_client)]
         self.moves += [(self.random.choice((60, 400)), self._append)]
         self._refuses = False
-        self._short_until = 0
+        self.was_full = False  # some disk
         if outside:
             self.moves += [(3, self._shut_store)]
 
     # -- what clients need of the simulation -----------------------------------------------------
-
-    @property
-    def is_short_of_space(self) -> bool:
-        """Whether a disk is full, or was a moment ago: a leader takes others' for full as long as
-        it is not told otherwise."""
-        return self.now < self._short_until or any(one.is_full for one in self.servers.values())
 
     def note(self, text: str) -> None:
         """Tell the story."""
@@ -344,6 +339,11 @@ class SimulatedEngines(SimulatedGroup):
             self._store_failed(server, error)
             return False
         return True
+
+    def _may_copy(self, source: Server) -> bool:
+        applied = source.applied
+        assert isinstance(applied, AppliedFiles)
+        return not applied.directory.may_be_ahead or bool(self.hosts[source.name].led)
 
     def _watch(self, server: Server, member: Member) -> None:
         super()._watch(server, member)
@@ -556,6 +556,7 @@ class SimulatedEngines(SimulatedGroup):
             applied.disk.fail(operation, self.random.randint(1, 20))
 
     def _fill_disk(self) -> None:
+        self.was_full = True
         super()._fill_disk()
         for server in self.servers.values():
             applied = server.applied
@@ -564,8 +565,6 @@ class SimulatedEngines(SimulatedGroup):
                 applied.disk.capacity = applied.disk.used() + self.random.randrange(5_000)
 
     def _make_space(self, server: Server) -> None:
-        if server.is_full:
-            self._short_until = self.now + SECOND
         super()._make_space(server)
         applied = server.applied
         assert isinstance(applied, AppliedFiles)

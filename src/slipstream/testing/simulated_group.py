@@ -30,7 +30,7 @@ from random import Random
 
 import msgspec
 
-from slipstream.errors import DiskFullError
+from slipstream.errors import DiskFullError, StorageError
 from slipstream.group import (
     DiskHealth,
     Mark,
@@ -664,6 +664,10 @@ class SimulatedGroup:
         for delay in self.network.delays(sender.name, receiver.name):
             self._at(delay, lambda: self._input(receiver, receiver.life, happens))
 
+    def _may_copy(self, source: Server) -> bool:
+        """Whether what a server has applied is what it says."""
+        return True
+
     def _asking(self, server: Server, transfer: Transfer, asked: str) -> Callable[[], None]:
         source = self.servers[asked]
 
@@ -671,11 +675,11 @@ class SimulatedGroup:
             member = source.member
             if member is None or member.log.base.index > source.applied.index:
                 return
-            if member.is_installing:
+            if member.is_installing or not self._may_copy(source):
                 return
             try:
                 index, pieces = source.applied.copy(self.random, member.log.base.index)
-            except (OSError, DiskFullError):  # it is asked again
+            except (OSError, StorageError):  # it is asked again
                 return
             mark = member.checkpoint_mark(index)
             if mark is None:

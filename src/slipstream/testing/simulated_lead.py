@@ -132,6 +132,16 @@ class Lead:
         """Whether all that is committed anywhere is committed here."""
         return not self.disk.is_lost and self._may_answer(self)
 
+    @property
+    def shows_memory(self) -> bool:
+        """Whether answers may show what a disk that was full has had no space for, such as a
+        removal that a crash brings back (docs/storage.md)."""
+        if self._driver is None:
+            return False
+        js = self._driver.js
+        owes = any(stream.log.owes_removals() for stream in js.streams.values())
+        return owes or js.state.is_refused or js.state.is_stuck
+
     # -- on the loop's lane ----------------------------------------------------------------------
 
     def _open(self) -> None:

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from slipstream.errors import StorageError
 from slipstream.log.disk import OsDisk
 from slipstream.server.group import BusyError, GroupHost, GroupStore, LinkSettings
 from slipstream.server.group.host import BODY_MAX
@@ -319,3 +320,16 @@ async def test_no_entry_follows_one_of_its_epoch_that_was_not_appended(
         await asyncio.wrap_future(one.announce("here:4222", epoch))
         await asyncio.wrap_future(one.submit(bodies[2], epoch))
         assert sorted(leader.files) == ["c"]
+
+
+async def test_files_that_may_be_ahead_are_sent_by_who_leads_alone(tmp_path: Path) -> None:
+    """Who leads has applied all that any process before it may have applied."""
+    one = Owned("n1", {"n1": lasting_port()}, tmp_path)
+    StoreDirectory(OsDisk(), f"{one.path}/store", 0)
+    one.replica.directory = StoreDirectory(OsDisk(), f"{one.path}/store", 7)
+    with pytest.raises(StorageError, match="may be ahead of what is known"):
+        await one.replica.open()
+    one.replica._led = 1
+    copy = await one.replica.open()
+    assert copy.index == 0
+    await copy.close()

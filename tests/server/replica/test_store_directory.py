@@ -387,3 +387,44 @@ def test_a_rename_that_lacked_descriptors_is_gone_on_with() -> None:
     directory.apply(2, rename)
     disk.crash()
     assert contents(disk) == {"b": b""}
+
+
+def test_names_may_be_ahead_after_a_crash_until_what_the_log_had_is_applied() -> None:
+    """Such as of a rename whose sync has failed: a copy would have it, and the index before it."""
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+    rename = encode_operations([Operation(Kind.RENAME, "a", other="b")])
+    disk.fail("sync_dir", 2)
+    with pytest.raises(OSError, match="Input/output error"):
+        directory.apply(2, rename)
+    disk.heal()
+    again = StoreDirectory(disk, ROOT, 2)
+    assert again.applied == 1
+    assert again.may_be_ahead
+    again.apply(2, rename)
+    assert not again.may_be_ahead
+    assert contents(disk) == {"b": b""}
+
+
+def test_no_copy_is_made_where_an_entry_was_applied_in_part() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+    both = encode_operations(
+        [
+            Operation(Kind.WRITE, "a", b"1"),
+            Operation(Kind.REMOVE, "a"),
+            Operation(Kind.CREATE, "b"),
+            Operation(Kind.WRITE, "b", b"2" * 10_000),
+        ]
+    )
+    disk.capacity = disk.used() + 100
+    with pytest.raises(DiskFullError):
+        directory.apply(2, both)
+    with pytest.raises(StorageError, match="entry 2 of the group's log is applied in part"):
+        directory.snapshot()
+    disk.capacity = 1 << 30
+    directory.apply(2, both)
+    assert contents(disk) == {"b": b"2" * 10_000}
+    assert directory.snapshot().index == 2

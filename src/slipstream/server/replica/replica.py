@@ -450,6 +450,8 @@ class Replica:
         """The files as they are, for another server."""
         if self.directory is None or self.directory.is_unknown:
             raise StorageError("the files of the store are not read yet, or cannot be")
+        if self.directory.may_be_ahead and not self._led:
+            raise StorageError("the files of the store may be ahead of what is known of them")
         loop = asyncio.get_running_loop()
         return _Copy(await loop.run_in_executor(self._keeping, self.directory.snapshot))
 

@@ -18,7 +18,7 @@ space: an entry of which a part was done is done anew, and what was to be noted 
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -85,7 +85,7 @@ class StoreDirectory:
         self._strict_after = log_end  # index: entries behind it are applied for the first time
         self._touched = Touched()
         self._is_broken = False
-        self._renamed_in = 0  # index of the last rename: its entry may be applied once more
+        self._half = 0  # index of the last entry that has failed, maybe half way
         self._arrived = Touched()  # from another server
         self._files: dict[str, File] = {}  # that were written to, the latest last
         self._clients = dict(self._noted.clients)
@@ -152,14 +152,26 @@ class StoreDirectory:
         if any(operation.kind is Kind.RENAME for operation in operations):
             if len(operations) > 1:
                 raise CorruptionError(f"entry {index} renames, and does more than that")
-            with self._note_lock:
-                self._rename(index, operations[0])
-                self.applied = index  # before `keep` or `snapshot` may note an earlier one
+            with self._note_lock:  # before `keep` or `snapshot` may note an earlier one
+                self._apply(index, operations, self._rename)
         else:
             with self._apply_lock:
-                for operation in operations:
-                    self._do(index, operation)
-                self.applied = index
+                self._apply(index, operations, self._do)
+
+    def _apply(
+        self,
+        index: int,
+        operations: list[Operation],
+        do: Callable[[int, Operation], None],
+    ) -> None:
+        try:
+            for operation in operations:
+                do(index, operation)
+        except (OSError, DiskFullError):  # it is tried again, and some of it is there
+            self._half = index
+            self._strict_after = max(self._strict_after, index)
+            raise
+        self.applied = index
 
     def _do(self, index: int, operation: Operation) -> None:
         kind, path = operation.kind, f"{self.root}/{operation.path}"
@@ -224,8 +236,7 @@ class StoreDirectory:
             self._close_below(old)
             self._close_below(new)
             self._disk.rename(source, target)
-            self._renamed_in = index
-        elif index > self._strict_after and index != self._renamed_in:
+        elif index > self._strict_after:
             raise CorruptionError(f"entry {index} of the group's log renames {old}, not there")
         for above in {os.path.dirname(source), os.path.dirname(target)}:
             self._disk.sync_dir(above)
@@ -249,10 +260,19 @@ class StoreDirectory:
 
     # -- for another server ----------------------------------------------------------------------
 
+    @property
+    def may_be_ahead(self) -> bool:
+        """Whether the names may be those of entries that are not applied yet: a process before this
+        one may have applied them, and not noted it."""
+        return self.applied < self._strict_after
+
     def snapshot(self) -> "Snapshot":
         """The files as they are now, to be copied while entries go on. Their names are of this
-        moment; what they hold may have more, which the entries from here on write once more."""
+        moment; what they hold may have more, which the entries from here on write once more.
+        Raises `StorageError` where an entry was applied in part."""
         with self._note_lock, self._apply_lock:
+            if self._half > self.applied:
+                raise StorageError(f"entry {self._half} of the group's log is applied in part")
             self._snapshot_number += 1
             path = f"{self._snapshots}/{self._snapshot_number}"
             _link_tree(self._disk, self.root, path)
@@ -302,7 +322,7 @@ class StoreDirectory:
             self._disk.rename(self._incoming, self.root)
             self._disk.sync_dir(self.path)
             self._touched = Touched()
-            self.applied = self._strict_after = index
+            self.applied = self._strict_after = self._half = index
             self._note(index)
             self.is_unknown = False
 
