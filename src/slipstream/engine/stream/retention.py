@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
-from slipstream.log.base import Counts
 from slipstream.log.record import Record
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.model.error_codes import ErrorCode
@@ -101,7 +100,7 @@ def enforce_again(stream: "Stream") -> None:
 def _is_crowded(stream: "Stream") -> bool:
     """Whether some subject has more messages than it may have."""
     most = stream.config.max_msgs_per_subject
-    counts = Counts(*stream.log.counts())
+    counts = stream.log.counts()
     if most <= 0 or stream.doubt or counts.messages == counts.subjects:
         return False
     subjects = stream.log.subjects
