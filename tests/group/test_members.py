@@ -221,6 +221,71 @@ def test_a_successor_takes_the_epoch_after_one_that_another_server_has_given_up(
     assert question == Seal(3)
 
 
+def test_a_successor_that_has_the_next_epoch_of_the_register_seals_at_once_and_once() -> None:
+    one = member(State(sealed=1))
+    taken = RegisterValue(2, "n1", NAMES)
+    assert answers(one, Release(1, "n1", (), taken)) == [Seal(2)]
+    finish_jobs(one)
+    assert answers(one, Release(1, "n1", (), taken)) == [Refused(1, 2)]
+    assert answers(member(State(sealed=2)), Release(1, "n1", (), taken)) == [Refused(1, 2)]
+
+
+def test_a_leader_hands_over_with_the_next_epoch_once_the_successor_has_all() -> None:
+    one = leading_member()
+    assert one.prepare_hand_over(LATER, "n2") == "n2"
+    (question,) = {message for _, message in one.take_messages()}
+    assert isinstance(question, Prepare)
+    marks = one.append(LATER, [b"it serves meanwhile"])
+    finish_jobs(one)
+    before, value = RegisterValue(1, "n1", NAMES), RegisterValue(2, "n2", NAMES)
+    (change,) = answers(one, Promise(question.ballot, Ballot(0, "n1"), before))
+    assert change == Accept(question.ballot, value)
+    finish_jobs(one)
+    answers(one, Accepted(question.ballot))
+    one.hand_over(LATER, "n2")
+    assert one.epoch == 1
+    assert Release(1, "n2", (), value) in answers(one, Appended(1, marks[-1].index))
+    assert one.epoch == 0
+
+
+def test_nobody_is_to_lead_who_is_not_there() -> None:
+    one, now = leading_member(), LATER + SECOND
+    answers(one, Heard(1, now, 0), now)
+    assert one.prepare_hand_over(now, "") == "n2"
+    with pytest.raises(ValueError, match="n3 is not there, or lacks entries"):
+        one.prepare_hand_over(now, "n3")
+    with pytest.raises(ValueError, match="n9 is no other member"):
+        one.prepare_hand_over(now, "n9")
+    with pytest.raises(NotLeaderError):
+        member().prepare_hand_over(now, "n2")
+
+
+def test_a_leader_says_when_it_is_asked_how_far_entries_are_committed() -> None:
+    one = leading_member()
+    one.say_committed(LATER)
+    said = {
+        message.committed for _, message in one.take_messages() if isinstance(message, Heartbeat)
+    }
+    assert said == {one.log.mark(one.committed)}
+    follower = member(State(sealed=1))
+    follower.say_committed(LATER)
+    assert follower.take_messages() == []
+
+
+def leading_member() -> Member:
+    """Leads in epoch 1; n2 has all that it has, and n3 was not heard."""
+    one = member()
+    (question,) = answers(one, Release(0, "n1", (), RegisterValue(1, "n1", NAMES)))
+    assert question == Seal(1)
+    finish_jobs(one)
+    answers(one, Sealed(1, BEGINNING))
+    finish_jobs(one)
+    answers(one, Appended(1, 1))
+    answers(one, Heard(1, LATER, 0))
+    assert one.epoch == 1
+    return one
+
+
 def leader_of(
     epoch: int, log: list[Entry], settings: Settings | None = None
 ) -> tuple[Leader, LogReplica, Outbox]:

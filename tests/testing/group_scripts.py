@@ -78,6 +78,11 @@ class DirectedLife(SimulatedGroup):
             numbers = range(self._number, self._number + 1)
             self._input(server, server.life, self._appending(server, numbers))
 
+    def hand_over(self, server: Server, successor: Server) -> None:
+        """A leader is asked to have another server lead."""
+        _member(server).hand_over(self.now_of(server), successor.name)
+        self._flush(server)
+
 
 def _member(server: Server) -> Member:
     assert server.member is not None
@@ -186,3 +191,71 @@ def repaired_from_a_loser(life: DirectedLife) -> None:
     life.crash(witness)
     life.start(witness)
     life.start(new)
+
+
+def resumed_epoch(life: DirectedLife) -> None:
+    """A leader loses entries that another server has; later entries are committed without that one,
+    which has more of them, and then is one of a majority."""
+    first, middle, other = life.leader, life.middle, life.other
+    end = _member(first).log.end.index
+    first.sync_time = SECOND
+    life.hears(first, other)
+    life.append(first, 8)
+    life.until(lambda: _member(other).log.synced >= end + 8)
+    for server in (first, other):
+        life.crash(server)
+    life.wait(10 * MILLISECOND)  # what is on its way is lost
+    first.sync_time = MILLISECOND
+    first.change_rate(life.now, 2.0)  # so that it is the one to stand
+    middle.change_rate(life.now, 0.5)
+    life.start(first)
+    life.hears(first, middle)
+    life.until(lambda: bool(first.serves))
+    life.append(first)
+    life.until(lambda: _member(first).committed == _member(first).log.end.index)
+    life.crash(first)
+    life.start(other)
+    life.hears(middle, other)
+    life.until(lambda: bool(middle.serves) or bool(other.serves))
+
+
+def longer_log(life: DirectedLife) -> None:
+    """A leader that is cut off has more entries than are committed without it in a later epoch."""
+    first, middle, other = life.leader, life.middle, life.other
+    life.hears(first)
+    life.append(first, 8)
+    life.wait(20 * MILLISECOND)
+    life.hears(middle, other)
+    life.until(lambda: bool(middle.serves) or bool(other.serves))
+    second, third = (middle, other) if middle.serves else (other, middle)
+    life.append(second)
+    life.until(lambda: _member(second).committed == _member(second).log.end.index)
+    life.crash(second)
+    life.hears(first, third)
+    life.until(lambda: bool(first.serves) or bool(third.serves))
+
+
+def epoch_of_another(life: DirectedLife) -> None:
+    """A leader hands over when a server that did not hear it has the register's next epoch, and has
+    sealed nobody else yet."""
+    first, middle, other = life.leader, life.middle, life.other
+    first.change_rate(life.now, 0.5)  # so that it does not notice that it is not heard
+    for server in (middle, other):
+        server.change_rate(life.now, 2.0)
+    life.hears(middle, other)
+    life.until(lambda: any(_is_sealing(one) for one in (middle, other)))
+    taker, successor = (middle, other) if _is_sealing(middle) else (other, middle)
+    life.hears(first, successor)
+    life.hand_over(first, successor)
+    life.until(lambda: bool(successor.serves), SECOND)
+    life.append(successor)
+    life.wait(50 * MILLISECOND)
+    life.hears(first, taker)
+    for _ in range(20):
+        life.wait(50 * MILLISECOND)
+        life.append(taker)
+
+
+def _is_sealing(server: Server) -> bool:
+    candidate = _member(server)._candidate
+    return candidate is not None and candidate.stage is Stage.SEALING

@@ -15,7 +15,16 @@ from slipstream.group.members_change import MembersChange
 from slipstream.group.members_change import Stage as Changing
 from slipstream.group.members_register import MembersRegister
 from slipstream.group.membership import Membership
-from slipstream.group.messages import Accepted, Appended, Ballot, Promise, Seal, Sealed, make_entry
+from slipstream.group.messages import (
+    Accepted,
+    Appended,
+    Ballot,
+    Promise,
+    RegisterValue,
+    Seal,
+    Sealed,
+    make_entry,
+)
 from slipstream.group.outbox import Outbox, Write
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.log_disk import LogDisk
@@ -23,9 +32,12 @@ from slipstream.testing.simulated_group import SimulatedGroup
 from tests.testing.group_scripts import (
     DirectedLife,
     earlier_epoch,
+    epoch_of_another,
     forgotten_seal,
     forgotten_vote,
+    longer_log,
     repaired_from_a_loser,
+    resumed_epoch,
 )
 
 SECONDS = 8
@@ -115,7 +127,7 @@ def test_a_leader_that_takes_the_longest_log_is_found(monkeypatch: pytest.Monkey
         sealed(candidate, sender, message)
 
     monkeypatch.setattr(Candidate, "sealed", by_index)
-    assert is_found(LOST)
+    assert is_found_by(longer_log, LOST)
 
 
 def test_a_leader_that_seals_nobody_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,18 +155,31 @@ def test_a_leader_that_goes_on_in_its_epoch_after_a_crash_is_found(
         return look(candidate, now)
 
     class Unaware(Member):
-        def _stand(self, now: int, is_successor: bool = False) -> None:
-            super()._stand(now, is_successor)
-            if self._candidate and self._candidate.epoch > 1:
+        def _stand(
+            self, now: int, is_successor: bool = False, taken: RegisterValue | None = None
+        ) -> None:
+            super()._stand(now, is_successor, taken)
+            if self._candidate and self._candidate.epoch > 1 and taken is None:
                 self._candidate.epoch -= 1
 
     def simulate(seed: int) -> SimulatedGroup:
-        group = busy(seed)
+        group = DirectedLife(seed, resumed_epoch)
         group.member_type = Unaware
         return group
 
     monkeypatch.setattr(Candidate, "look_at_register", resume)
-    assert is_found(WRONG, simulate)
+    assert is_found(WRONG, simulate, 1)
+
+
+def test_a_successor_that_is_given_an_epoch_which_the_register_has_not_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def invented(member: Member, leader: Leader) -> RegisterValue | None:
+        value = RegisterValue(leader.epoch + 1, leader.successor, ())
+        return value.with_membership(leader.told) if leader.successor else None
+
+    monkeypatch.setattr(Member, "_taken", invented)
+    assert is_found_by(epoch_of_another, ("leader:",))
 
 
 def test_a_promise_that_hides_what_was_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,7 +473,15 @@ def test_a_leader_that_counts_the_new_members_alone_is_found(
 
 # What takes several faults in a row is looked for in lives that have them (`group_scripts`).
 
-SCRIPTS = (earlier_epoch, forgotten_vote, forgotten_seal, repaired_from_a_loser)
+SCRIPTS = (
+    earlier_epoch,
+    forgotten_vote,
+    forgotten_seal,
+    repaired_from_a_loser,
+    resumed_epoch,
+    longer_log,
+    epoch_of_another,
+)
 
 
 def is_found_by(script: Callable[[DirectedLife], None], kinds: tuple[str, ...]) -> bool:

@@ -13,6 +13,8 @@ register is asked for the next epoch with this server alone (`membership`); also
 there and does not seal itself, whose disk is full. Where too few of the
 members that it knows answer, it asks such a register who they are.
 
+To whom a leader hands over, the register has the next epoch for it as a rule: it begins at SEALING.
+
 One attempt takes a bounded time; the next one takes a new epoch. Who lacks entries that another one
 has trimmed cannot fetch them there. It is told so, and stands no more until it has them: who has
 trimmed them can lead itself.
@@ -64,6 +66,7 @@ class Candidate:
         settings: Settings,
         now: int,
         is_successor: bool = False,
+        taken: RegisterValue | None = None,
     ) -> None:
         self._alone_at = now + settings.alone_candidate
         self.epoch = epoch + 1
@@ -83,7 +86,9 @@ class Candidate:
         self._has_read = False  # the register, while nobody answers
         self.stage = Stage.ASKING
         self._is_successor = is_successor
-        if is_successor:  # the leader itself says that nobody leads any more
+        if taken is not None:  # by the leader, for this server
+            self._seal(now, taken)
+        elif is_successor:  # the leader itself says that nobody leads any more
             self._take(now)
         else:
             self._ask()
@@ -147,16 +152,20 @@ class Candidate:
         value = RegisterValue(self.epoch, self._name, ()).with_membership(wanted)
         self._register.compare_and_set(now, value)
 
+    def _seal(self, now: int, taken: RegisterValue) -> None:
+        """The register has this epoch for this server."""
+        self.epoch, self.membership = taken.epoch, taken.membership
+        self.stage = Stage.SEALING
+        self._alone_at = now + self._settings.alone_candidate
+        self._ask()
+
     def look_at_register(self, now: int) -> bool:
         """What has become of it; False if somebody else was quicker."""
         outcome = self._register.outcome
         if self.stage is not Stage.TAKING or outcome is None:
             return True
         if outcome.is_set:
-            self.membership = outcome.value.membership
-            self.stage = Stage.SEALING
-            self._alone_at = now + self._settings.alone_candidate
-            self._ask()
+            self._seal(now, outcome.value)
             return True
         self.epoch = outcome.value.epoch + 1
         is_own = outcome.value.leader == self._name  # of an earlier process, or given up

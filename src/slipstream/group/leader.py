@@ -33,6 +33,7 @@ from slipstream.group.messages import (
     Heartbeat,
     Mark,
     Missing,
+    RegisterValue,
     Release,
     make_entry,
 )
@@ -117,7 +118,7 @@ class Leader:
         self._start = self.append([b""])[0].index  # what its epoch begins with
         for name in membership.away:
             self.learn(now, name)
-        self._beat(now)
+        self.beat(now)
 
     # -- serving ---------------------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ class Leader:
         elif self._kept_since is None:
             self._kept_since = now
         if now >= self._beat_at:
-            self._beat(now)
+            self.beat(now)
         for member, follower in self._followers.items():
             is_behind = member != self._name and follower.synced < follower.sent
             if is_behind and now >= follower.moved_at + self._settings.retry:
@@ -304,7 +305,8 @@ class Leader:
             if member != self._name:
                 self._say_base(now, member, follower)
 
-    def _beat(self, now: int) -> None:
+    def beat(self, now: int) -> None:
+        """Say that it leads, and how far entries are committed."""
         self._beat_at = now + self._settings.heartbeat
         for member in self._followers:
             self._outbox.send(member, self._heartbeat(now, member))
@@ -343,6 +345,11 @@ class Leader:
         others = [member for member in self._membership.members if member != self._name]
         heard = self._lease.heard_at
         return max(others, key=lambda one: (self._followers[one].synced, heard(one)))
+
+    def may_succeed(self, now: int, name: str) -> bool:
+        """Whether a server is there, and will have all entries soon."""
+        is_there = self.was_heard(now, name, self._settings.promise)
+        return is_there and self._followers[name].synced + UNANSWERED_MAX >= self._end
 
     def note_disk(self, now: int, health: DiskHealth) -> None:
         """How the disk of this server is."""
@@ -388,6 +395,7 @@ class Leader:
         self._is_slow = is_slow
         self.successor = successor
         self._hand_over_until = now + self._settings.promise
+        self.beat(now)  # the successor had better apply now what it will need
 
     def is_handed_over(self, now: int) -> bool:
         """Whether the successor has all entries; if that takes too long, nothing comes of it."""
@@ -397,10 +405,11 @@ class Leader:
             return False
         return self._followers[self.successor].synced == self._end
 
-    def release(self, now: int) -> None:
-        """Tell everybody that the epoch is over."""
+    def release(self, now: int, taken: RegisterValue | None) -> None:
+        """Tell everybody that the epoch is over; `taken` is the register, if it has the next one
+        for the successor."""
         slow = self._disks.avoided(now)
         if self.successor and self._is_slow:
             slow = (*(name for name in slow if name != self._name), self._name)
         for member in self._followers:
-            self._outbox.send(member, Release(self.epoch, self.successor, slow))
+            self._outbox.send(member, Release(self.epoch, self.successor, slow, taken))

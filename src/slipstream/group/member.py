@@ -121,6 +121,7 @@ class Member:
         self._behind_in = 0  # the epoch whose leader lacks the entries that are needed here
         self._started_at = now
         self._disk = DiskHealth()
+        self._taken_for = ""  # the server that is to lead next, for whom the register was asked
         self._slow: tuple[str, ...] = ()  # who handed over to this server, or before, for that
         self._trimmed = 0  # index up to which others have trimmed: without that it cannot lead
         self._messages: list[tuple[str, Message]] = []
@@ -341,10 +342,43 @@ class Member:
             )
         if self._leader is None or successor == self.name:
             raise NotLeaderError(f"{self.name} has nothing to hand over to {successor}")
-        self._leader.hand_over(now, successor or self._leader.most_synced(), is_slow)
-        if self._register.is_outside and self._change is None:  # is it there for the successor?
-            self._register.compare_and_set(now, RegisterValue(0, "", ()))
+        successor = successor or self._leader.most_synced()
+        self._leader.hand_over(now, successor, is_slow)
+        if self._taken_for != successor:
+            self._take_register(now, self._leader, successor)
         self._finish_turn(now)
+
+    def prepare_hand_over(self, now: int, successor: str) -> str:
+        """Do ahead of `hand_over` what can be done while this server leads, and serves; who is to
+        lead. Raises `NotLeaderError`, and ValueError if nobody could lead soon."""
+        leader = self._leader
+        if leader is None or not leader.serves:
+            raise NotLeaderError(f"{self.name} does not lead, and has nothing to hand over")
+        found = successor or leader.most_synced()
+        if found not in self.members or found == self.name:
+            raise ValueError(f"{found} is no other member of the group")
+        if not leader.may_succeed(now, found):
+            raise ValueError(f"{found} is not there, or lacks entries that it is still sent")
+        self._take_register(now, leader, found)
+        self._finish_turn(now)
+        return found
+
+    def _take_register(self, now: int, leader: Leader, successor: str) -> None:
+        """Have the register give the next epoch to the successor. One outside of the group is only
+        asked whether it is there."""
+        if self._change is not None:
+            return
+        value = RegisterValue(leader.epoch + 1, successor, ()).with_membership(leader.told)
+        if self._register.is_outside:
+            value = RegisterValue(0, "", ())
+        self._taken_for = successor
+        self._register.compare_and_set(now, value)
+
+    def say_committed(self, now: int) -> None:
+        """Tell the followers now how far entries are committed, and not with the next heartbeat."""
+        if self._leader is not None:
+            self._leader.beat(now)
+            self._finish_turn(now)
 
     # -- inputs ----------------------------------------------------------------------------------
 
@@ -432,9 +466,7 @@ class Member:
             self._leader.tick(now)
             self._look_after_two(now, self._leader)
             is_going_alone = isinstance(self._change, GoingAlone)
-            is_cut_off = self._leader.is_cut_off(now) and not is_going_alone
-            is_taken = not self._register.is_outside or self._register.outcome is not None
-            if (self._leader.is_handed_over(now) and is_taken) or is_cut_off:
+            if self._leader.is_cut_off(now) and not is_going_alone:
                 self._step_down(now)
         elif self._candidate is not None:
             if not self._candidate.tick(now):
@@ -468,6 +500,7 @@ class Member:
         """What is new is sent on; what it says to itself is heard."""
         while not self.failed:
             self._go_on_changing(now)
+            self._go_on_handing_over(now)
             if self._leader is not None:
                 self._leader.send_entries()
             messages = self._outbox.take_messages()
@@ -488,6 +521,21 @@ class Member:
                 self.hear_membership(self.membership)
             if change.stage is Changing.OVERTAKEN:
                 self._step_down(now)
+
+    def _go_on_handing_over(self, now: int) -> None:
+        """Lead no more once the successor has all."""
+        leader = self._leader
+        if leader is not None and leader.is_handed_over(now):
+            if not self._taken_for or self._register.outcome is not None:
+                self._step_down(now)
+
+    def _taken(self, leader: Leader) -> RegisterValue | None:
+        """The register, if it has the epoch of the successor."""
+        outcome = self._register.outcome
+        if outcome is None or not outcome.is_set or not leader.successor:
+            return None
+        is_its = (outcome.value.epoch, outcome.value.leader) == (leader.epoch + 1, leader.successor)
+        return outcome.value if is_its else None
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -603,12 +651,12 @@ class Member:
                 self._promise.renew(epoch, now + self._settings.promise)
                 self._outbox.send(sender, Heard(epoch, sent_at, self._asks, self._disk))
                 self._hear_how_far(sender, message)
-            case Release(_, successor, slow):
+            case Release(_, successor, slow, taken):
                 self._promise.release(epoch)
                 self.leader_name = ""
                 self._slow = slow if successor == self.name else ()
                 if successor == self.name:
-                    self._stand(now, is_successor=True)
+                    self._stand(now, is_successor=True, taken=taken)
             case Behind(_, base):
                 self._hear_base(now, sender, epoch, base)
 
@@ -676,15 +724,20 @@ class Member:
 
     def _follow(self, now: int, leader: str) -> None:
         """Follow a leader, also one that is not known yet."""
-        if self._candidate is not None or self._change is not None:
+        if self._candidate is not None or self._change is not None or self._taken_for:
             self._register.give_up()
         self._leader = self._candidate = self._change = None
+        self._taken_for = ""
         self.leader_name = leader
         self._known = max(self._known, self.log.sealed)
         self._wait(now)
 
-    def _stand(self, now: int, is_successor: bool = False) -> None:
-        """Become a candidate, if it may."""
+    def _stand(
+        self, now: int, is_successor: bool = False, taken: RegisterValue | None = None
+    ) -> None:
+        """Become a candidate, if it may. `taken` is the register, which has an epoch for this
+        server, in which it has not led: else it would be sealed at it, and would not have heard who
+        hands over."""
         self._wait(now)
         if not self.log.is_whole or self.log.is_installing or self.log.end.index < self._trimmed:
             return
@@ -705,6 +758,7 @@ class Member:
             self._settings,
             now,
             is_successor,
+            taken,
         )
 
     def _lead(self, now: int, candidate: Candidate) -> None:
@@ -725,7 +779,7 @@ class Member:
     def _step_down(self, now: int) -> None:
         """Lead no more, and say so."""
         assert self._leader is not None
-        self._leader.release(now)
+        self._leader.release(now, self._taken(self._leader))
         self._follow(now, "")
 
     # -- the disk --------------------------------------------------------------------------------

@@ -251,6 +251,7 @@ class Release(_Message, frozen=True):
     epoch: int
     successor: str  # "" if it is for timers to say who leads next
     slow: tuple[str, ...] = ()  # who has handed over because of a slow disk, of late
+    taken: RegisterValue | None = None  # the register, which has the successor's epoch already
 
 
 class Behind(_Message, frozen=True):

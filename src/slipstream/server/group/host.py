@@ -607,9 +607,25 @@ class GroupHost:
                 f"the disks of {_shown(self._without_space)} are full, or nearly, and the others "
                 "are no majority that could have a server lead"
             )
+        self._append()  # what was submitted before goes over, too
         named = [one for one in self.members if server_name_of(one) == successor]
         member.hand_over(self._now(), named[0] if named else successor, is_slow)
         self._turn()
+
+    def prepare_hand_over(self, successor: str = "") -> str:
+        """Do ahead of `hand_over` what can be done while this server serves; which server is to
+        lead. Raises as that does, also where nobody could lead soon."""
+        member = self._leading_member()
+        named = [one for one in self.members if server_name_of(one) == successor]
+        found = member.prepare_hand_over(self._now(), named[0] if named else successor)
+        self._turn()
+        return server_name_of(found)
+
+    def say_committed(self) -> None:
+        """Have the other servers know now how far entries are committed, if this one leads."""
+        if self._member is not None and not self._is_stopped:
+            self._member.say_committed(self._now())
+            self._turn()
 
     def lose_applied(self) -> None:
         """What was applied is lost, and the log does not have all of it: a checkpoint of another
@@ -686,6 +702,8 @@ class GroupHost:
 
     def _append(self) -> None:
         new, self._new = self._new, []
+        if not new:
+            return
         try:
             assert self._member is not None
             epoch = self._member.epoch
