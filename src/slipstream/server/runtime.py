@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,8 @@ SETTLE_STEP_SECONDS = 0.003
 LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may answer
 # Less work than this need not be counted: then the next look at the sockets begins no round.
 ROUND_STEPS_MIN = 2_000
-
-
+# Has what it is given run, and does not wait; done once what that has written is durable.
+RunGathered = Callable[[Callable[[], None]], "Future[None]"]
 OPENING_THREADS = 16  # open logs at a start, where each of them waits for the disk
 
 
@@ -75,6 +76,8 @@ class Runtime:
         self._lock: DirectoryLock | None = None
         self.store: Store | None = None
         self._closing = False
+        self.run_gathered: RunGathered | None = None  # on the disk of a group
+        self.left: Future[None] | None = None  # what the end has written, on its way to others
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -166,8 +169,11 @@ class Runtime:
         self.store = Store(OsDisk(), directory, log_dir=log_dir, threads=OPENING_THREADS)
         return self.store
 
-    def open_group_store(self, disk: Disk, directory: str, runs_ahead: RunAhead) -> Store:
+    def open_group_store(
+        self, disk: Disk, directory: str, runs_ahead: RunAhead, run_gathered: RunGathered
+    ) -> Store:
         """The store of a group, on the disk of its leader. Blocks."""
+        self.run_gathered = run_gathered
         self.disk_thread.runs_here = False  # each sync waits for other servers
         self.disk_thread.runs_ahead = runs_ahead
         self.store = Store(disk, directory, threads=OPENING_THREADS)
@@ -229,7 +235,8 @@ class Runtime:
             await asyncio.sleep(SETTLE_STEP_SECONDS)
 
     async def close(self) -> None:
-        """End every connection, sync and close every stream."""
+        """End every connection, sync and close every stream. On the disk of a group the last that
+        was written may be on its way still: `left`."""
         self.stop_listening()
         self.enter()
         self._finish_turn(gathers=False)  # who waits for a shared commit is answered
@@ -243,7 +250,10 @@ class Runtime:
                 handle.cancel()
         await self._let_go()
         self.disk_thread.close()
-        self.engine.close()
+        if self.run_gathered is not None:
+            self.left = self.run_gathered(self.engine.close)
+        else:
+            self.engine.close()
         if self._lock is not None:
             self._lock.release()
 

@@ -7,10 +7,12 @@ async with Server(store_dir="data") as server:    # on the running loop
     ...
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Unpack
 
@@ -75,6 +77,9 @@ class Lead(Protocol):
     def run_ahead(self, run: Callable[[], None]) -> "Future[None] | None":
         """Have `run` write to the disk and sync what it has written; done once that is durable.
         None if it was not run."""
+
+    def run_gathered(self, run: Callable[[], None]) -> "Future[None]":
+        """The same, for much that is of no use by halves."""
 
 
 class Server:
@@ -143,6 +148,7 @@ class Server:
         self.port = 0
         self._temporary = ""
         self.lead: Lead | None = None  # of a group; the store is its own then
+        self._opening: Future[None] | None = None  # what that has written, on its way to the others
         if config.jetstream.enabled and (store_dir or not config.jetstream.store_dir):
             if store_dir is None and config.jetstream.log_dir:
                 raise ConfigError(
@@ -228,6 +234,8 @@ class Server:
             self.leaf_links = await self._open_links(runtime)
             if self._telemetry is not None:
                 self._telemetry.begin(monitor)
+            if self._opening is not None:
+                await asyncio.wrap_future(self._opening)
         except BaseException:
             await self._stop_console()
             self._stop_monitoring()
@@ -251,13 +259,10 @@ class Server:
             raise StorageError(f"Can't start JetStream: {foreign}")
         try:
             if self.lead is not None:
-                runtime.engine.may_answer = self.lead.may_answer
-                store = runtime.open_group_store(
-                    self.lead.disk, self.lead.root, self.lead.run_ahead
-                )
+                self._opening = self.lead.run_gathered(partial(_open_to_lead, runtime, self.lead))
             else:
                 store = runtime.open_store(directory, self.options.jetstream.log_dir)
-            runtime.engine.start_jetstream(store)
+                runtime.engine.start_jetstream(store)
         except OSError as error:
             raise StorageError(
                 f"Can't start JetStream: could not create storage directory {directory} - "
@@ -434,6 +439,13 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _open_to_lead(runtime: Runtime, lead: Lead) -> None:
+    """Open the store of a group and recover what is in it. Raises OSError, `StorageError`."""
+    runtime.engine.may_answer = lead.may_answer
+    store = runtime.open_group_store(lead.disk, lead.root, lead.run_ahead, lead.run_gathered)
+    runtime.engine.start_jetstream(store)
 
 
 def _reason(error: OSError) -> str:

@@ -380,3 +380,61 @@ def test_a_full_disk_has_nothing_reserved(entries: Entries) -> None:
     is_full = False
     assert file.reserve(100) >= 100
     assert told == []  # the disk under the files has space
+
+
+def test_what_is_gathered_leaves_as_one_entry_at_the_end(entries: Entries) -> None:
+    disk, root = entries.disk, entries.root
+    files = [disk.open(f"{root}/{name}") for name in "ab"]
+    files[0].append(b"long before")
+    files[0].sync()
+    entries.is_held = True
+
+    def run() -> None:
+        for file in files:
+            file.append(b"x")
+            file.sync()
+        files[0].truncate(4)
+        disk.sync_all([f"{root}/a"], [root])
+        assert entries.waiting == []
+
+    done = disk.run_gathered(run)
+    assert len(entries.waiting) == 1
+    assert not done.done()
+    entries.apply()
+    assert done.result() is None
+    assert [(Path(root) / name).read_bytes() for name in "ab"] == [b"long", b"x"]
+
+
+def test_who_reads_what_is_gathered_has_all_of_it(entries: Entries) -> None:
+    """What was cut, written again, opened anew or given a name is read as it will be."""
+    disk, root = entries.disk, entries.root
+    file = disk.open(f"{root}/a")
+    file.append(b"before")
+    file.sync()
+
+    def run() -> None:
+        file.truncate(2)
+        file.append(b"st")
+        again = disk.open(f"{root}/a")
+        assert again.size() == 4
+        assert again.pread_near(0, 10) is None
+        assert again.pread(0, 10) == b"best"
+        again.append(b"!")
+        assert disk.read(f"{root}/a") == b"best!"
+        file.truncate(1)
+        assert file.pread(0, 10) == b"b"
+        file.append(b"y")
+        disk.rename(f"{root}/a", f"{root}/c")
+        assert disk.read_stored(f"{root}/c") == b"by"
+
+    assert disk.run_gathered(run).result() is None
+    assert disk.list(root) == ["c"]
+
+
+def test_what_is_gathered_when_the_lead_is_lost_is_told_so(entries: Entries) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    entries.is_held = True
+    done = entries.disk.run_gathered(lambda: file.append(b"x"))
+    entries.fail()
+    with pytest.raises(LostLeadError, match="no majority"):
+        done.result()

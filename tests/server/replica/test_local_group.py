@@ -70,7 +70,7 @@ def test_a_server_that_is_stopped_while_it_hands_over_does_so_first(
 ) -> None:
     """Such as by who has it step down before. The others need not find out that it is gone."""
     done: list[str] = []
-    settle, close, hand_over = Runtime.settle, Runtime.close, Replica.hand_over
+    settle, close, hand_over = Runtime.settle, Runtime.close, Replica.hand_over_here
 
     async def stopped_meanwhile(runtime: Runtime) -> None:
         leader.thread.ask_to_stop()
@@ -80,15 +80,15 @@ def test_a_server_that_is_stopped_while_it_hands_over_does_so_first(
         await close(runtime)
         done.append("the store is closed")
 
-    def handed_over(replica: Replica, successor: str = "", is_slow: bool = False) -> None:
-        hand_over(replica, successor, is_slow)
+    async def handed_over(replica: Replica, successor: str, is_slow: bool) -> None:
+        await hand_over(replica, successor, is_slow)
         done.append("another server leads")
 
     with slipstream.Group(3) as group:
         leader = next(one for one in group._members if one.name == group.leader)
         monkeypatch.setattr(Runtime, "settle", stopped_meanwhile)
         monkeypatch.setattr(Runtime, "close", closed)
-        monkeypatch.setattr(Replica, "hand_over", handed_over)
+        monkeypatch.setattr(Replica, "hand_over_here", handed_over)
         leader.thread.call(leader.server.hand_over)
         leader.thread.join()
         assert done == ["the store is closed", "another server leads"]

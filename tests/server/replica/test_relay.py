@@ -325,7 +325,11 @@ async def test_the_log_says_why_clients_are_not_brought_to_the_leader(
     assert why in line
 
 
-async def test_a_client_waits_until_the_token_of_the_leader_is_known() -> None:
+async def test_a_client_waits_until_the_token_of_the_leader_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And no longer than that."""
+    monkeypatch.setattr(relay_module, "AGAIN_SECONDS", 60.0)
     with Server() as server:
         relay = await relayed(server, relay_key(b"secret", "an earlier token"))
         reader, writer = await asyncio.open_connection(LOCAL, relay.port)

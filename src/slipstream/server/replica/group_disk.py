@@ -6,8 +6,10 @@ the entry and the files here have what it says. So the files hold what is commit
 a leader that is deposed, or whose process ends, leaves nothing behind that the next one does not
 have. Until then a file reads what was written to it from memory.
 
-Who has something better to do than to wait has a write and its sync `run_ahead`: the entry leaves,
-and a future says when all of it is on a majority and in the files.
+Who has something better to do than to wait has writes and their syncs `run_ahead`: the entries
+leave, and a future says when all of it is on a majority and in the files. For what is of no use by
+halves, such as the end of a store, few entries leave (`run_gathered`). A change of names waits all
+the same, and so does whoever reads what is on its way.
 
 A change of names is an entry at once, and waits for it. A file that is open is written to under its
 new name from that entry on, and a file that is removed is written to in memory alone: an operation
@@ -39,6 +41,7 @@ from slipstream.server.replica.operations import Kind, Operation, encode_operati
 
 ENTRY_BYTES = 4 * 1024 * 1024  # of one entry, about; what is more makes several
 UNDER_WAY_BYTES = 24 * 1024 * 1024  # of entries that nobody has an answer to; who writes more waits
+PENDING_MAX = 1024  # paths, after which those are forgotten of which all is applied
 NAME_BYTES_MAX = 255  # of a file or directory, without those above it
 _HEAD_BYTES = 24  # of an operation, about, beside its path and its data
 
@@ -55,6 +58,7 @@ class _Here(threading.local):
     """What this thread is about."""
 
     is_ahead = False  # it waits for no entry
+    gathers = False  # ... and makes none before it has to
 
 
 class GroupDisk:
@@ -94,6 +98,8 @@ class GroupDisk:
         self._under_way_bytes = 0
         self._number = 1  # of the entry that is gathered
         self._applied = 0  # the number of the last entry that is known to be applied
+        # By path, as operations have it: the last entry about the file, and its size after that.
+        self._pending: dict[str, tuple[int, int]] = {}
         self._files: weakref.WeakSet[GroupFile] = weakref.WeakSet()  # that are open
 
     # -- operations ------------------------------------------------------------------------------
@@ -114,16 +120,39 @@ class GroupDisk:
                 self._operations.append(Operation(Kind.WRITE, path, part, offset + start))
                 self._bytes += len(part) + len(path) + _HEAD_BYTES
                 number = self._number
+                size = max(file.size(), offset + start + len(part))
+                self._pending[path] = (number, size)
                 if self._bytes >= ENTRY_BYTES:
                     self._make_entry()
         return number
 
-    def commit(self, *more: Operation) -> None:
-        """Have all that was noted, and then `more` as an entry of its own, on a majority and in the
-        files here. Blocks; raises `LostLeadError`."""
+    def commit(self) -> None:
+        """Have all that was noted on a majority and in the files here. Blocks, unless it runs
+        ahead; raises `LostLeadError`."""
+        if self._here.gathers:
+            return
+        with self._lock:
+            last, number = self._begin_commit(())
+        if not self._here.is_ahead:
+            self._end_commit(last, number)
+
+    def commit_now(self, *more: Operation) -> None:
+        """The same, with `more` as an entry of its own behind it. Blocks, also if it runs ahead."""
         with self._lock:
             last, number = self._begin_commit(more)
         self._end_commit(last, number)
+
+    def _commit_what_is_of(self, path: str) -> None:
+        """What is read there has to be in the files: have it there. Blocks."""
+        self.commit()
+        if self.pending_size(path) is not None:
+            self.commit_now()
+
+    def pending_size(self, path: str) -> int | None:
+        """The size of a file once all is applied; None where all is."""
+        with self._lock:
+            number, size = self._pending.get(self.path_of(path), (0, 0))
+            return size if number > self._applied else None
 
     def _begin_commit(self, more: Sequence[Operation]) -> "tuple[Future[None] | None, int]":
         self._make_entry()
@@ -133,9 +162,10 @@ class GroupDisk:
         return self._last, self._number - 1
 
     def run_ahead(self, run: Callable[[], None]) -> "Future[None] | None":
-        """Have `run` write to files and sync these, and change no names. It waits for nothing; done
-        once all that it synced is on a majority and in the files here, or with a `LostLeadError`.
-        None if it might have to wait before its entry leaves: then it was not run."""
+        """Have `run` write to files and sync these. It waits for nothing, unless it changes names,
+        or reads what is on its way; done once all that it synced is on a majority and in the files
+        here, or with a `LostLeadError`. None if it might have to wait before its entry leaves: then
+        it was not run."""
         if self._under_way_bytes > UNDER_WAY_BYTES // 2:
             return None
         self._here.is_ahead = True
@@ -143,6 +173,21 @@ class GroupDisk:
             run()
         finally:
             self._here.is_ahead = False
+        return self._all_so_far()
+
+    def run_gathered(self, run: Callable[[], None]) -> "Future[None]":
+        """The same, in as few entries as can be, which leave at the end of it. It waits also where
+        much is under way."""
+        self._here.is_ahead = self._here.gathers = True
+        try:
+            run()
+        finally:
+            self._here.is_ahead = self._here.gathers = False
+        self.hand_on()
+        return self._all_so_far()
+
+    def _all_so_far(self) -> "Future[None]":
+        """Done once all entries that have left are on a majority and in the files here."""
         done: Future[None] = Future()
         with self._lock:
             last, number = self._last, self._number - 1
@@ -162,17 +207,20 @@ class GroupDisk:
         return done
 
     def _end_commit(self, last: "Future[None] | None", number: int) -> None:
-        if self._here.is_ahead:
-            return
         if last is not None:
             last.result()
         if self._why_lost:  # an entry before that one has failed, or a later one
             raise LostLeadError(self._why_lost)
         with self._lock:
-            self._applied = max(self._applied, number)
+            self._applied = applied = max(self._applied, number)
+            if len(self._pending) > PENDING_MAX:
+                left = [(path, one) for path, one in self._pending.items() if one[0] > applied]
+                self._pending = dict(left)
 
     def hand_on(self) -> None:
         """Have all that was noted leave, and wait for nothing."""
+        if self._here.gathers:
+            return
         with self._lock:
             self._make_entry()
 
@@ -283,8 +331,9 @@ class GroupDisk:
         with self._changes(path):
             if not self._disk.exists(path):
                 self._check_new(path)
-                self.commit(Operation(Kind.CREATE, self.path_of(path)))
-            file = GroupFile(self, self._disk, path)
+                self.commit_now(Operation(Kind.CREATE, self.path_of(path)))
+            size = self.pending_size(path) if self._here.is_ahead else None
+            file = GroupFile(self, self._disk, path, size)
             with self._lock:
                 self._files.add(file)
         return file
@@ -302,11 +351,11 @@ class GroupDisk:
         return self._disk.list(path)
 
     def read(self, path: str) -> bytes:
-        self.commit()
+        self._commit_what_is_of(path)
         return self._disk.read(path)
 
     def read_stored(self, path: str) -> bytes:
-        self.commit()
+        self._commit_what_is_of(path)
         return self._disk.read_stored(path)
 
     def mkdir(self, path: str) -> None:
@@ -314,7 +363,7 @@ class GroupDisk:
             if self._disk.exists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             self._check_new(path)
-            self.commit(Operation(Kind.MAKE_DIRECTORY, self.path_of(path)))
+            self.commit_now(Operation(Kind.MAKE_DIRECTORY, self.path_of(path)))
 
     def makedirs(self, path: str) -> None:
         parts = path.split("/")
@@ -378,12 +427,21 @@ class GroupDisk:
             if file.is_there and (file.path == path or file.path.startswith(below))
         )
 
-    def truncate(self, file: "GroupFile", size: int) -> None:
-        """Cut a file."""
+    def truncate(self, file: "GroupFile", size: int) -> bool:
+        """Cut a file; whether it is cut already, which it is not if this runs ahead."""
         with self._lock:
-            operation = Operation(Kind.TRUNCATE, self.path_of(file.path), offset=size)
-            last, number = self._begin_commit([operation] if file.is_there else [])
+            path = self.path_of(file.path)
+            if file.is_there:
+                self._operations.append(Operation(Kind.TRUNCATE, path, offset=size))
+                self._bytes += len(path) + _HEAD_BYTES
+                self._pending[path] = (self._number, size)
+            if self._here.gathers:
+                return False
+            last, number = self._begin_commit(())
+        if self._here.is_ahead:
+            return False
         self._end_commit(last, number)
+        return True
 
     def waits_for_space(self) -> bool:
         return self._is_full()
@@ -420,18 +478,19 @@ def _concerns(path: str, other: str) -> bool:
 class GroupFile:
     """An open file of a `GroupDisk`."""
 
-    def __init__(self, group: GroupDisk, disk: Disk, path: str) -> None:
+    def __init__(self, group: GroupDisk, disk: Disk, path: str, size: int | None) -> None:
         self.path = path  # changed by the disk alone, as is
         self.is_there = True  # whether the file has a name still
         self._group = group
         self._disk = disk
         self._base: File = disk.open(path)  # what is committed; it is not written to here
-        self._size = self._base.size()
+        self._size = self._base.size() if size is None else size
         self._lock = threading.Lock()  # for what follows
         self._ahead: list[tuple[int, int, bytes]] = []  # number of its entry, offset, data
         self._ahead_from = 0  # the lowest of these offsets
         self._is_held = False
         self._is_closed = False
+        self._is_behind = size is not None  # the file: nothing is read before all is applied
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -456,11 +515,20 @@ class GroupFile:
         self._group.hand_on()
 
     def truncate(self, size: int) -> None:
-        self._group.truncate(self, size)
+        is_done = self._group.truncate(self, size)
         with self._lock:
             self._ahead.clear()
-        self.open_again()
         self._size = size
+        self._is_behind = not is_done
+        if is_done:
+            self.open_again()
+
+    def _catch_up(self) -> None:
+        """What is read has to be in the file. Blocks."""
+        if self._group.pending_size(self.path) is not None:
+            self._group.commit_now()
+        self._is_behind = False
+        self.open_again()
 
     def go_on_at(self, size: int) -> None:
         self._size = size
@@ -503,6 +571,8 @@ class GroupFile:
     # -- reading ---------------------------------------------------------------------------------
 
     def pread(self, offset: int, size: int) -> bytes:
+        if self._is_behind:
+            self._catch_up()
         with self._lock:
             ahead = self._ahead_of(offset, size)
         data = self._of_base(lambda base: base.pread(offset, size))
@@ -528,12 +598,16 @@ class GroupFile:
         ]
 
     def pread_near(self, offset: int, size: int) -> bytes | None:
+        if self._is_behind:
+            return None
         with self._lock:
             if self._ahead_of(offset, size):
                 return None
         return self._of_base(lambda base: base.pread_near(offset, size))
 
     def pread_stored(self, offset: int, size: int) -> bytes:
+        if self._is_behind:
+            self._catch_up()
         return self._of_base(lambda base: base.pread_stored(offset, size))
 
     def _of_base(self, read: Callable[[File], _Read]) -> _Read:

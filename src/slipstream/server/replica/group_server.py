@@ -44,7 +44,7 @@ from slipstream.server.server import Server
 AGAIN_SECONDS = 1.0  # after a leader could not open the store
 SWITCH_SECONDS = 0.0005  # after which a busy thread lets another one run
 ABOUT_EVERY_SECONDS = 2.0  # a follower says what is true of it
-DROP_SECONDS = 5.0  # after which the memory of a lead that has ended is given back
+DROP_SECONDS = 2.0  # after which the memory of a lead that has ended is given back
 HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
 REFUSALS_SECONDS = 600.0  # damage is refused as often as there are servers, in this time
 
@@ -69,6 +69,7 @@ class GroupLead:
         self.endpoints = endpoints
         self.relay_key = relay_key
         self.run_ahead = disk.run_ahead
+        self.run_gathered = disk.run_gathered
         self._replica = replica
         self._epoch = epoch
 
@@ -98,6 +99,7 @@ class GroupServer:
         self._gone: set[str] = set()  # of followers that bring clients, at the last look
         self._successor: str | None = None  # to whom this server is to hand over; "" to anybody
         self._handing_over: asyncio.Task[None] | None = None
+        self._stops = False  # and so it ends its store, whether another server can lead or not
         self._replica: Replica | None = None
         self._relay: Relay | None = None
         self._reload: Reload | None = None  # reads the configuration again
@@ -313,6 +315,7 @@ class GroupServer:
 
     async def stop_here(self) -> None:
         """Stop. A leader hands over first, if there is somebody to lead."""
+        self._stops = True
         found = (self._task, self._telling, self._scrubbing)
         tasks = [task for task in found if task is not None]
         self._task = self._telling = self._scrubbing = None
@@ -326,6 +329,8 @@ class GroupServer:
                 await self._handing_over
             if self._server is not None:
                 await self._hand_over("")
+            elif self._replica is not None and self._replica.leads:  # it had just begun to
+                await self._hand_over_as_it_is(self._replica, "")
             if self._server is not None:  # with a full disk it is left as it is
                 await self._follow()
         except Exception as error:
@@ -349,11 +354,19 @@ class GroupServer:
         replica, server = self._replica, self._server
         assert replica is not None
         assert server is not None
+        assert server.runtime is not None
         assert self._loop is not None
         assert self._relay is not None
         if replica.is_full:
             await self._hand_over_as_it_is(replica, successor)
             return
+        try:
+            successor = await replica.prepare_hand_over(successor)
+        except Error as error:
+            self.log.warn(f"No other server can lead just now: {error}")
+            if not self._stops:
+                return
+        runtime = server.runtime
         self._server = None
         self._relay.answer_here(None)
         self._show_follower(replica, self._relay)
@@ -362,16 +375,19 @@ class GroupServer:
             await server.stop_here()
         except Error as error:  # such as by a disk that is full since a moment ago
             self.log.error(f"The store is left as it is: {error}")
-        finally:
-            self._leave_disk()
+        # What the end has written is on its way to the successor, which leads once it has that.
         try:
-            await self._loop.run_in_executor(None, replica.hand_over, successor, is_slow)
+            await replica.hand_over_here(successor, is_slow)
         except Error as error:
             self.log.debug(f"No server takes over: {error}")
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                await self._led_no_more(replica)
+            if runtime.left is not None:
+                await asyncio.wait([asyncio.wrap_future(runtime.left)])
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                    await self._led_no_more(replica)
+        finally:
+            self._leave_disk()
 
     async def _have_lead(self, replica: Replica, successor: str, is_slow: bool = False) -> None:
         """Hand over, and follow; where the store was not closed and nobody leads, go on."""

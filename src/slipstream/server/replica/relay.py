@@ -156,6 +156,7 @@ class Relay:
         self.leader = ""  # host and port; "": nobody knows
         self._key = b""  # that proves to the leader for whom a connection is; empty: it asks not
         self._has_leader = asyncio.Event()
+        self._has_news = asyncio.Event()  # another one is set once this one was
         self._accept: Accept | None = None  # of this server while it leads
         self._gate = asyncio.Semaphore(AT_ONCE_MAX)
         self._servers: list[asyncio.Server] = []
@@ -201,6 +202,8 @@ class Relay:
         if is_same and key == self._key:
             return
         self.leader, self._key = leader, key
+        news, self._has_news = self._has_news, asyncio.Event()
+        news.set()
         for attempt in self._attempts:  # who waits for a leader goes on to the new one
             attempt.cancel()
         if is_same:
@@ -313,7 +316,7 @@ class Relay:
         assert task is not None
         while True:
             await self._has_leader.wait()
-            leader = self.leader
+            leader, news = self.leader, self._has_news
             if client.arrival.is_from_group:
                 raise ConnectionAbortedError("who brings it has to find the leader anew")
             attempt = asyncio.get_running_loop().create_task(self._try(client, leader))
@@ -330,7 +333,9 @@ class Relay:
             if found is not None and leader == self.leader:
                 return found
             if leader == self.leader:  # it has failed, or its token is on its way to this server
-                await asyncio.sleep(AGAIN_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_SECONDS):
+                        await news.wait()
             elif found is not None:
                 found[1].transport.abort()
 

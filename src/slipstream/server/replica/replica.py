@@ -34,6 +34,8 @@ START_SECONDS_MAX = 60.0
 AGAIN_SECONDS = 0.5  # after there were no descriptors, or no space
 FULL_SECONDS = 5.0  # for which files count as full at least after something had no space
 
+_HAS_ENDED = "the group's thread of this server has ended, or hangs"
+
 Result = TypeVar("Result")
 
 
@@ -157,11 +159,28 @@ class Replica:
         they prove that they bring clients. Once that is done, all that was submitted before it is
         applied, or never will be."""
         operation = Operation(Kind.LEADS, self.host.name, url.encode(), other=token)
-        return self._submit(encode_operations([operation]), epoch, is_anew=True)
+        future = self._submit(encode_operations([operation]), epoch, is_anew=True)
+        future.add_done_callback(self._announced)
+        return future
+
+    def _announced(self, future: "Future[None]") -> None:
+        """Clients wait at the other servers, which have to know that it is committed."""
+        if future.exception() is None and self._loop is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self.host.say_committed)
 
     def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
         """Have another server lead, soon; `is_slow`: because the disk here is. Raises `Error`."""
         self._ask(lambda host: host.hand_over(successor, is_slow))
+
+    async def prepare_hand_over(self, successor: str = "") -> str:
+        """Do ahead what can be done while this server serves; which one is to lead. Raises `Error`
+        where none could soon."""
+        return await asyncio.wrap_future(self._asked(lambda h: h.prepare_hand_over(successor)))
+
+    async def hand_over_here(self, successor: str, is_slow: bool) -> None:
+        """`hand_over` for who runs on an event loop."""
+        await asyncio.wrap_future(self._asked(lambda host: host.hand_over(successor, is_slow)))
 
     def take_wish(self) -> Wish | None:
         """Who had better lead, as the disks are, if that was not asked since it is known."""
@@ -212,22 +231,29 @@ class Replica:
 
     def _ask(self, act: Callable[[GroupHost], None]) -> None:
         """Have the host do something, on its thread. Raises `Error`."""
-        loop, host = self._loop, self.host
-        assert loop is not None
-        done: Future[None] = Future()
+        try:
+            self._asked(act).result(START_SECONDS_MAX)
+        except TimeoutError as error:
+            raise Error(_HAS_ENDED) from error
+
+    def _asked(self, act: Callable[[GroupHost], Result]) -> "Future[Result]":
+        """The same for who does not block."""
+        host = self.host
+        done: Future[Result] = Future()
+        done.set_running_or_notify_cancel()
 
         def answer() -> None:
             try:
-                act(host)
-                done.set_result(None)
+                done.set_result(act(host))
             except (Error, ValueError) as error:
                 done.set_exception(Error(str(error)))
 
+        assert self._loop is not None
         try:
-            loop.call_soon_threadsafe(answer)
-            done.result(START_SECONDS_MAX)
-        except (RuntimeError, TimeoutError) as error:
-            raise Error("the group's thread of this server has ended, or hangs") from error
+            self._loop.call_soon_threadsafe(answer)
+        except RuntimeError:  # it has closed
+            done.set_exception(Error(_HAS_ENDED))
+        return done
 
     # -- on the thread ---------------------------------------------------------------------------
 
