@@ -242,8 +242,10 @@ def test_a_leader_hands_over_with_the_next_epoch_once_the_successor_has_all() ->
     assert change == Accept(question.ballot, value)
     finish_jobs(one)
     answers(one, Accepted(question.ballot))
+    assert not one.is_handing_over
     one.hand_over(LATER, "n2")
     assert one.epoch == 1
+    assert one.is_handing_over
     assert Release(1, "n2", (), value) in answers(one, Appended(1, marks[-1].index))
     assert one.epoch == 0
 

@@ -348,6 +348,11 @@ class Member:
             self._take_register(now, self._leader, successor)
         self._finish_turn(now)
 
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether this server leads, and takes no more entries because another one is to lead."""
+        return self._leader is not None and bool(self._leader.successor)
+
     def prepare_hand_over(self, now: int, successor: str) -> str:
         """Do ahead of `hand_over` what can be done while this server leads, and serves; who is to
         lead. Raises `NotLeaderError`, and ValueError if nobody could lead soon."""

@@ -621,6 +621,11 @@ class GroupHost:
         self._turn()
         return server_name_of(found)
 
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether this server leads, and waits until another one has all entries."""
+        return self._member is not None and self._member.is_handing_over
+
     def say_committed(self) -> None:
         """Have the other servers know now how far entries are committed, if this one leads."""
         if self._member is not None and not self._is_stopped:

@@ -426,7 +426,9 @@ class Replica:
     async def _apply_committed(self, host: GroupHost, directory: StoreDirectory) -> None:
         async for entries in host.committed(directory.applied):
             size = sum(len(entry.body) for entry in entries)
-            if size > HERE_BYTES_MAX or not directory.apply_here(entries):
+            # Who hands over hears from the successor meanwhile: an end of a store may take longer.
+            is_long = size > HERE_BYTES_MAX or host.is_handing_over
+            if is_long or not directory.apply_here(entries):
                 await self._patiently(self._applying, partial(directory.apply_all, entries))
             self._unkept += size
             self._settle(directory)
