@@ -359,6 +359,8 @@ class Member:
         leader = self._leader
         if leader is None or not leader.serves:
             raise NotLeaderError(f"{self.name} does not lead, and has nothing to hand over")
+        if self.members == (self.name,):
+            raise ValueError("no other server is in the group")
         found = successor or leader.most_synced()
         if found not in self.members or found == self.name:
             raise ValueError(f"{found} is no other member of the group")

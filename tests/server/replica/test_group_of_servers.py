@@ -12,6 +12,7 @@ import pytest
 import slipstream
 from slipstream.client.jetstream import Placement, Stream, StreamConfig
 from slipstream.errors import ConfigError
+from slipstream.model.durations import SECOND
 from tests.fix_nats_cluster import ACCOUNTS
 from tests.fix_server_process import CLI, environment
 from tests.server.group.waiting import until
@@ -189,6 +190,32 @@ async def test_a_leader_hands_over_when_it_is_asked_or_ends(group: ServedGroup) 
         await publishers.more(100)
         await publishers.stop()
         assert lost(publishers, await stored(nc, "S")) == []
+
+
+async def test_a_leader_goes_on_where_no_other_server_could_lead(group: ServedGroup) -> None:
+    """Its clients notice nothing: the store is not closed for that."""
+    leader = await group.leader()
+    gone = group.others(leader)[0]
+    async with slipstream.connect(leader.url) as nc:
+        await make_stream(nc)
+        await gone.end()
+        await silent(nc, gone.name)
+        wanted = json.dumps({"placement": {"preferred": gone.name}}).encode()
+        await nc.request("$JS.API.STREAM.LEADER.STEPDOWN.S", wanted)
+        await until(lambda: "No other server can lead just now" in leader.log, "it is refused")
+        await nc.jetstream().publish("s.a", b"x")
+        assert nc.stats.reconnects == 0
+        assert nc.server_info.server_name == leader.name
+
+
+async def silent(nc: slipstream.Connection, name: str) -> None:
+    """Wait until a follower has not been heard for longer than its promise holds."""
+    while True:
+        info = await nc.jetstream().api.request("STREAM.INFO.S")
+        replicas = {one["name"]: one["active"] for one in info["cluster"]["replicas"]}
+        if replicas[name] > 1.5 * SECOND:
+            return
+        await asyncio.sleep(0.05)
 
 
 async def test_clients_of_every_server_see_one_cluster(group: ServedGroup) -> None:

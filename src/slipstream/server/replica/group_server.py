@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -363,8 +364,8 @@ class GroupServer:
         try:
             successor = await replica.prepare_hand_over(successor)
         except Error as error:
-            self.log.warn(f"No other server can lead just now: {error}")
             if not self._stops:
+                self.log.warn(f"No other server can lead just now: {error}")
                 return
         runtime = server.runtime
         self._server = None
@@ -372,22 +373,28 @@ class GroupServer:
         self._show_follower(replica, self._relay)
         replica.let_wait_for_space(False)
         try:
-            await server.stop_here()
-        except Error as error:  # such as by a disk that is full since a moment ago
-            self.log.error(f"The store is left as it is: {error}")
-        # What the end has written is on its way to the successor, which leads once it has that.
+            try:
+                await server.stop_here()
+            except Error as error:  # such as by a disk that is full since a moment ago
+                self.log.error(f"The store is left as it is: {error}")
+            await self._pass_on(replica, successor, is_slow, runtime.left)
+        finally:
+            self._leave_disk()
+
+    async def _pass_on(
+        self, replica: Replica, successor: str, is_slow: bool, left: "Future[None] | None"
+    ) -> None:
+        """Have `successor` lead once it has all that this server has `left` in its store."""
         try:
             await replica.hand_over_here(successor, is_slow)
         except Error as error:
             self.log.debug(f"No server takes over: {error}")
-            if runtime.left is not None:
-                await asyncio.wait([asyncio.wrap_future(runtime.left)])
+            if left is not None:
+                await asyncio.gather(asyncio.wrap_future(left), return_exceptions=True)
         else:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
                     await self._led_no_more(replica)
-        finally:
-            self._leave_disk()
 
     async def _have_lead(self, replica: Replica, successor: str, is_slow: bool = False) -> None:
         """Hand over, and follow; where the store was not closed and nobody leads, go on."""

@@ -176,11 +176,11 @@ class Replica:
     async def prepare_hand_over(self, successor: str = "") -> str:
         """Do ahead what can be done while this server serves; which one is to lead. Raises `Error`
         where none could soon."""
-        return await asyncio.wrap_future(self._asked(lambda h: h.prepare_hand_over(successor)))
+        return await self._ask_here(lambda host: host.prepare_hand_over(successor))
 
     async def hand_over_here(self, successor: str, is_slow: bool) -> None:
         """`hand_over` for who runs on an event loop."""
-        await asyncio.wrap_future(self._asked(lambda host: host.hand_over(successor, is_slow)))
+        await self._ask_here(lambda host: host.hand_over(successor, is_slow))
 
     def take_wish(self) -> Wish | None:
         """Who had better lead, as the disks are, if that was not asked since it is known."""
@@ -236,8 +236,16 @@ class Replica:
         except TimeoutError as error:
             raise Error(_HAS_ENDED) from error
 
+    async def _ask_here(self, act: Callable[[GroupHost], Result]) -> Result:
+        """The same for who runs on an event loop."""
+        try:
+            async with asyncio.timeout(START_SECONDS_MAX):
+                return await asyncio.wrap_future(self._asked(act))
+        except TimeoutError as error:
+            raise Error(_HAS_ENDED) from error
+
     def _asked(self, act: Callable[[GroupHost], Result]) -> "Future[Result]":
-        """The same for who does not block."""
+        """What the host makes of it, later."""
         host = self.host
         done: Future[Result] = Future()
         done.set_running_or_notify_cancel()
@@ -247,6 +255,8 @@ class Replica:
                 done.set_result(act(host))
             except (Error, ValueError) as error:
                 done.set_exception(Error(str(error)))
+            except Exception as error:
+                done.set_exception(error)
 
         assert self._loop is not None
         try:
