@@ -532,9 +532,12 @@ class Member:
     def _go_on_handing_over(self, now: int) -> None:
         """Lead no more once the successor has all."""
         leader = self._leader
-        if leader is not None and leader.is_handed_over(now):
-            if not self._taken_for or self._register.outcome is not None:
-                self._step_down(now)
+        if leader is None or not leader.is_handed_over(now):
+            return
+        # A server whose disk is full cannot ask the members: its successor does.
+        may_be_told = self._register.is_outside or not self._disk.is_full
+        if not self._taken_for or not may_be_told or self._register.outcome is not None:
+            self._step_down(now)
 
     def _taken(self, leader: Leader) -> RegisterValue | None:
         """The register, if it has the epoch of the successor."""
