@@ -1,7 +1,6 @@
 """One Spark session for the run, and a server of each kind for the tests."""
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A local session with two cores, in which a task may fail twice."""
     source = os.path.dirname(os.path.dirname(slipstream.__file__))
     os.environ["PYTHONPATH"] = source  # workers import the package under test
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.pop("PYSPARK_PYTHON", None)
     warehouse = tmp_path_factory.mktemp("warehouse")
     made = slipstream.spark.session(
         "local[2,3]",

@@ -1,13 +1,27 @@
 """What a worker is spared between tasks, and that it imports as before."""
 
 import importlib
+import os
+import site
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from slipstream.spark import workers
+from slipstream.spark.session import WORKER_PYTHON, local_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+SAY_PATH = "import sys; print(sys.executable); print(*sys.path, sep='\\n')"
 
 
 def test_an_archive_on_the_path_is_not_read_again_for_each_task(
@@ -25,3 +39,39 @@ def test_an_archive_on_the_path_is_not_read_again_for_each_task(
     importlib.import_module("zipped_second")
     for name in ("zipped_first", "zipped_second"):
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_workers_import_pyspark_from_where_it_is_installed(spark: "SparkSession") -> None:
+    def where(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+        import pyarrow as pa
+        import pyspark
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"at": [pyspark.__file__] * batch.num_rows})
+
+    found = spark.range(1).mapInArrow(where, "at string").collect()
+    assert [row.at for row in found] == [pyspark.__file__]
+
+
+def test_a_worker_has_the_sessions_python_and_the_path_without_sparks_archives() -> None:
+    kept = ["/somewhere/jars/spark-core.jar", "/somewhere/my own.zip"]
+    archives = [f"/somewhere/pyspark/python/lib/{name}.zip" for name in ("pyspark", "py4j-src")]
+    path = os.pathsep.join([*archives, *kept])
+    own = {"PYTHONPATH": path, "SLIPSTREAM_WORKER_PYTHON": sys.executable}
+    said = subprocess.run(
+        [WORKER_PYTHON, "-c", SAY_PATH],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert said[0] == sys.executable
+    assert [entry for entry in said if entry.startswith("/somewhere")] == kept
+
+
+def test_pyspark_that_is_not_installed_beside_this_python_is_left_to_sparks_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert local_workers() == str(WORKER_PYTHON)
+    monkeypatch.setattr(site, "getsitepackages", lambda: ["/somewhere"])
+    assert local_workers() == sys.executable

@@ -6,13 +6,15 @@ docs/spark.md says what each setting is for. The checkpoints of a local master g
 FileSystem because its other way to rename starts a `readlink` process eight times for each file on
 a local disk, half of what a small micro-batch costs. Its Python workers are reached over Unix
 sockets because a task's input, which Spark writes in small pieces, comes tens of milliseconds late
-over TCP.
+over TCP. They import PySpark from where it is installed (`worker_python`), because Spark's own path
+has an archive first, and Python compiles anew in each process what it imports from an archive.
 """
 
 import importlib.util
 import os
 import re
 import shutil
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +55,9 @@ _LOCAL_CONFIG = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
+WORKER_PYTHON = Path(__file__).with_name("worker_python")
+_RUN_BY_IT = "SLIPSTREAM_WORKER_PYTHON"  # the variable that names the interpreter
+
 
 def session(
     master: str = "local[*]",
@@ -83,11 +88,15 @@ def session(
         builder = builder.remote(remote)
     else:
         check_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        python, settings = sys.executable, _CONFIG
+        if master.startswith("local"):
+            python = local_workers()
+            os.environ[_RUN_BY_IT] = sys.executable
+            settings = _CONFIG | _LOCAL_CONFIG | {f"spark.executorEnv.{_RUN_BY_IT}": sys.executable}
+        os.environ.setdefault("PYSPARK_PYTHON", python)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         builder = builder.master(master)
-        local = _LOCAL_CONFIG if master.startswith("local") else {}
-        for key, value in (_CONFIG | local).items():
+        for key, value in settings.items():
             builder = builder.config(key, value)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
@@ -126,6 +135,25 @@ def check_java() -> None:
     if match is None or int(match[1]) < JAVA_VERSION_MIN:
         version = match[1] if match else "unknown"
         raise ConfigError(f"Spark needs Java 17 or newer, and {java} is version {version}: {how}")
+
+
+def local_workers() -> str:
+    """What runs the workers of a local session: `worker_python`, where it helps and can.
+
+    It does where a bare interpreter finds the same PySpark and Py4J, which pip has installed.
+    """
+    packages = [Path(path) for path in site.getsitepackages()]
+    installed = [_place(name) for name in ("pyspark", "py4j")]
+    is_found = all(place is not None and place in packages for place in installed)
+    can_run = os.name == "posix" and os.access(WORKER_PYTHON, os.X_OK)
+    return str(WORKER_PYTHON) if is_found and can_run else sys.executable
+
+
+def _place(package: str) -> Path | None:
+    """The directory in which a package is installed; None if it is in an archive, or missing."""
+    found = importlib.util.find_spec(package)
+    origin = Path(found.origin) if found is not None and found.origin else None
+    return origin.parent.parent if origin is not None and origin.exists() else None
 
 
 def _spark_session_class() -> "type[SparkSession]":
