@@ -54,8 +54,9 @@ def test_workers_import_pyspark_from_where_it_is_installed(spark: "SparkSession"
 
 
 def test_a_worker_has_the_sessions_python_and_the_path_without_sparks_archives() -> None:
-    kept = ["/somewhere/jars/spark-core.jar", "/somewhere/my own.zip"]
-    archives = [f"/somewhere/pyspark/python/lib/{name}.zip" for name in ("pyspark", "py4j-src")]
+    kept = ["/somewhere/my own.zip", "/somewhere/source"]
+    sparks = ("python/lib/pyspark.zip", "python/lib/py4j-src.zip", "jars/spark-core.jar")
+    archives = [f"/somewhere/pyspark/{name}" for name in sparks]
     path = os.pathsep.join([*archives, *kept])
     own = {"PYTHONPATH": path, "SLIPSTREAM_WORKER_PYTHON": sys.executable}
     said = subprocess.run(

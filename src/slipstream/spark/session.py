@@ -94,7 +94,7 @@ def session(
             os.environ[_RUN_BY_IT] = sys.executable
             settings = _CONFIG | _LOCAL_CONFIG | {f"spark.executorEnv.{_RUN_BY_IT}": sys.executable}
         os.environ.setdefault("PYSPARK_PYTHON", python)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
         builder = builder.master(master)
         for key, value in settings.items():
             builder = builder.config(key, value)
