@@ -1,4 +1,4 @@
-"""How a task reads its part: a scan over a connection of its own, batch after batch.
+"""How a task reads its part: a scan over its worker's connection, batch after batch.
 
 A connection that breaks while messages come, and messages lost on the way, are the scan's business.
 Here progress is watched, and losses are told from holes. A request that a server has not answered,
@@ -14,17 +14,17 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
-import uvloop
 
 import slipstream.spark.earlier_markers as earlier_markers
 import slipstream.spark.loss as loss
 import slipstream.spark.workers as workers
 from slipstream.client.errors import TimeoutError
 from slipstream.errors import Error
-from slipstream.spark.connections import RETRY_WAIT_SECONDS, connect, jetstream, may_pass
+from slipstream.spark.connections import RETRY_WAIT_SECONDS, jetstream, may_pass
 from slipstream.spark.options import SourceOptions
 from slipstream.spark.source.ranges import Part
 from slipstream.spark.source.rows import RowMaker, scan_columns
+from slipstream.spark.source.task_connection import TaskConnection, task_connection
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,37 +41,37 @@ def read_part(
     rows = RowMaker(schema, options.key_token)
     workers.spare()
     columns = scan_columns(schema.fieldNames())
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        batches = scan_part(part, columns, options)
+    with task_connection(options) as worker:
+        batches = scan_part(part, columns, options, worker)
         try:
             while True:
                 try:
-                    batch = runner.run(batches.__anext__())
+                    batch = worker.run(batches.__anext__())
                 except StopAsyncIteration:
-                    return
+                    break
                 yield rows.convert(batch, part.stream)
         finally:
-            runner.run(batches.aclose())
+            worker.run(batches.aclose())
 
 
 async def scan_part(
-    part: Part, columns: list[str], options: SourceOptions
+    part: Part, columns: list[str], options: SourceOptions, worker: TaskConnection
 ) -> "AsyncGenerator[pyarrow.RecordBatch, None]":
     """The scanned batches of a part. Raises `DataLossError`."""
     reader = PartReader(part, columns, options)
     deadline = time.monotonic() + options.retry_timeout
-    async with await connect(options, "spark-task", patient=True) as connection:
-        while True:
-            try:
-                async with aclosing(reader.batches(connection)) as batches:
-                    async for batch in batches:
-                        yield batch
-                        deadline = time.monotonic() + options.retry_timeout
-                return
-            except Error as error:
-                if not may_pass(error) or time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(RETRY_WAIT_SECONDS)
+    connection = await worker.opened()
+    while True:
+        try:
+            async with aclosing(reader.batches(connection)) as batches:
+                async for batch in batches:
+                    yield batch
+                    deadline = time.monotonic() + options.retry_timeout
+            return
+        except Error as error:
+            if not may_pass(error) or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(RETRY_WAIT_SECONDS)
 
 
 class PartReader:
