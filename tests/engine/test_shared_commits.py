@@ -155,6 +155,61 @@ def test_what_is_carried_for_long_does_not_stay_in_memory_alone(disk: SimulatedD
     assert len(disk.read(segment_of(disk, "A"))) > before
 
 
+def test_a_stream_that_is_deleted_amid_a_purge_costs_no_other_one_its_messages(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk, segment_bytes=4_000)
+    second = b"x" * 1_500
+    assert publish_to_all(client, second) == [2, 2, 2]
+    client.driver.runner.hold()
+    client.publish("$JS.API.STREAM.PURGE.A", b"")  # which begins a segment
+    client.send(encode("A.x", b"third"))
+    client.publish("$JS.API.STREAM.DELETE.A", b"")
+    while client.driver.runner.step():
+        client.driver.finish()
+    client.driver.runner.held = False
+    for name in ("c", "d"):  # of changes a checkpoint says that all before them was applied
+        client.api(f"CONSUMER.DURABLE.CREATE.B.{name}", durable(name))
+        client.driver.advance(4 * SECOND)
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name) for name in ("B", "C")] == [[b"first", second]] * 2
+    assert "A" not in client.driver.js.streams
+
+
+def durable(name: str) -> dict[str, object]:
+    """A request for a consumer of B."""
+    return {"stream_name": "B", "config": {"durable_name": name, "ack_policy": "explicit"}}
+
+
+def test_a_file_that_refuses_what_was_carried_is_reported(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = begin(disk)
+    assert publish_to_all(client, b"second") == [2, 2, 2]
+
+    def refuse(_data: bytes) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(_log_of(client, "B").blocks[-1].file, "append", refuse)
+    client.driver.advance(4 * SECOND)
+    answers = [client.store(f"{name}.x", b"third") for name in NAMES]
+    assert sum("error" in answer for answer in answers) == 1
+    assert "cannot be written any more" in " ".join(client.driver.js.problems)
+    disk.crash()
+    client = Driver(disk).start().client()
+    assert [stored(client, name)[:2] for name in NAMES] == [[b"first", b"second"]] * 3
+
+
+def test_of_a_large_batch_no_more_is_kept_than_the_log_has(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    client.store("A.x", b"x" * 500_000)  # synced where it belongs, with what was carried
+    copy = _log_of(client, "A").blocks[-1].copy
+    assert isinstance(copy, SegmentCopy)
+    assert copy.held < 1_000
+
+
 def test_without_room_in_the_log_each_stream_syncs_its_own(disk: SimulatedDisk) -> None:
     client = begin(disk, log_bytes=HEAD_SIZE + 1_000)
     before = disk.calls["sync"]

@@ -785,11 +785,11 @@ class CommitLog:
             self._turn()
         if not self._unapplied or self.failed:
             return None
-        changes, self._unapplied = deque(self._unapplied.values()), {}
-        self._round += 1
-        for change in changes:
+        for change in self._unapplied.values():
             if isinstance(change.kept, SegmentCopy):
                 change.kept.hand_over()
+        changes, self._unapplied = deque(self._unapplied.values()), {}
+        self._round += 1
         self._checkpoint = Checkpoint(self._disk, self._index, changes)
         return self._checkpoint
 

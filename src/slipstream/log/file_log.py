@@ -492,7 +492,7 @@ class FileLog(Log):
         chunk = (segment.written, data)
         # Not before: a checkpoint, on its thread, takes it that the file has what it finds there.
         if segment.referred > segment.written and segment.copy is not None:
-            segment.copy.took(chunk)
+            segment.copy.took((segment.written, data[: segment.referred - segment.written]))
         segment.chunks.append(chunk)  # which may be read, whatever the disk says
         segment.written += len(data)
         if segment.written > segment.referred:
@@ -1104,10 +1104,14 @@ class FileLog(Log):
     def delete(self) -> None:
         for segment in self.blocks:
             self.reader.forget(segment)
+        emptied = [segment for batch in self._batches for segment in batch.emptied]
+        for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.copy is not None:
                 segment.copy.retire()
         self._release()
         self.blocks.clear()
+        self._active = None
+        self._out.clear()
         self.failed = "the log was deleted"
         if self.copies is not None:
             self.copies.retire()

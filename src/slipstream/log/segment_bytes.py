@@ -112,6 +112,11 @@ class SegmentCopy:
         is about to have them."""
         self._contents.append(content)
 
+    @property
+    def held(self) -> int:
+        """How many bytes are kept until they are known to be in the segment."""
+        return sum(len(data) for _, data in self._contents)
+
     def hand_over(self) -> None:
         """Have the segment's file be given all that there is for it."""
         if not self.retired:

@@ -13,7 +13,7 @@ cdef class OutBuffer:
     # For writers of raw memory: make room for `extra` bytes behind `size`, write at
     # `_data + size`, then add to `size` what was written.
     cdef void _grow(self, Py_ssize_t extra) except *
-    cdef void _set_capacity(self, Py_ssize_t capacity) except *
+    cdef void _cut(self) except *
     cpdef void put(self, bytes data) except *
     cpdef void put_slice(self, bytes data, Py_ssize_t start, Py_ssize_t end) except *
     cpdef void put_rest(self, OutBuffer other, Py_ssize_t start) except *

@@ -105,25 +105,19 @@ cdef class OutBuffer:
     cdef void _grow(self, Py_ssize_t extra) except *:
         cdef Py_ssize_t needed = self.size + extra
         cdef Py_ssize_t capacity
+        cdef PyObject *held
         if needed <= self._capacity:
             return
         capacity = self._capacity * 2 if self._capacity else self._wanted
         if capacity < needed:
             capacity = needed
-        if self._held == NULL:
-            self._held = _new_bytes(NULL, capacity)
-            self._data = <unsigned char *> _text_of(self._held)
-            self._capacity = capacity
-        else:
-            self._set_capacity(capacity)
-
-    cdef void _set_capacity(self, Py_ssize_t capacity) except *:
-        try:
-            _resize(&self._held, capacity)
-        except MemoryError:
-            self._capacity = self.size = 0  # what was there is gone
-            raise
-        self._data = <unsigned char *> _text_of(self._held)
+        # Not resized: where memory runs out, that would lose what is there.
+        held = _new_bytes(NULL, capacity)
+        if self._held != NULL:
+            memcpy(_text_of(held), self._data, self.size)
+            Py_XDECREF(self._held)
+        self._held = held
+        self._data = <unsigned char *> _text_of(held)
         self._capacity = capacity
 
     cpdef void put(self, bytes data) except *:
@@ -244,7 +238,7 @@ cdef class OutBuffer:
         cdef bytes taken
         self._wanted = min(max(self.size, FIRST_CAPACITY), WANTED_MAX)
         if self.size >= GIVEN_MIN:
-            self._set_capacity(self.size)
+            self._cut()
             taken = <bytes> self._held
         else:
             taken = PyBytes_FromStringAndSize(<char *> self._data, self.size)
@@ -278,6 +272,16 @@ cdef class OutBuffer:
         self._shares = None
         self.shared = 0
         self._empty()
+
+    cdef void _cut(self) except *:
+        """Have the object that is held be as large as what is in it."""
+        try:
+            _resize(&self._held, self.size)
+        except MemoryError:  # not when it becomes smaller, as far as is known
+            self._capacity = self.size = 0
+            raise
+        self._data = <unsigned char *> _text_of(self._held)
+        self._capacity = self.size
 
     cdef void _empty(self) except *:
         self.size = 0

@@ -252,6 +252,8 @@ class Stream(Service):
         except ApiError as error:
             self.refuse(message.reply, error)
         except StorageError as error:
+            if not self.failed:
+                self.mark_dirty()  # a log that has failed says so when it is committed
             self.refuse(message.reply, ApiError(ErrorCode.STREAM_STORE_FAILED, err=str(error)))
         return 1
 

@@ -416,8 +416,10 @@ class GroupServer:
                     await self._led_no_more(replica)
 
     async def _led_no_more(self, replica: Replica) -> None:
+        """Wait until this server does not lead. Where it is about to end, until another one does:
+        in a group of two that one needs what this one says to it."""
         assert self._news is not None
-        while replica.leads:
+        while replica.leads or (self._stops and not replica.leader_url):
             self._news.clear()
             await self._news.wait()
         self._news.set()
