@@ -527,7 +527,17 @@ class Member:
                 self._change = None
                 self.hear_membership(self.membership)
             if change.stage is Changing.OVERTAKEN:
-                self._step_down(now)
+                self._give_way(now)
+
+    def _give_way(self, now: int) -> None:
+        """The register has a later epoch. Where that is of a hand-over that has come to nothing,
+        nobody has begun to lead in it: another server had better do so at once."""
+        leader = self._leader
+        if leader is not None and self._taken_for and len(self.members) > 1:
+            found = leader.most_synced()
+            if leader.may_succeed(now, found):
+                leader.successor = found
+        self._step_down(now)
 
     def _go_on_handing_over(self, now: int) -> None:
         """Lead no more once the successor has all."""

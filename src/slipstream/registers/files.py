@@ -76,13 +76,25 @@ class FileRegister:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """The directory, which no other server looks at meanwhile. Raises `Error`, OSError."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_directory()
         directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._lock(directory)
             yield directory
         finally:
+            fcntl.flock(directory, fcntl.LOCK_UN)  # also where a forked process has it open
             os.close(directory)
+
+    def _make_directory(self) -> None:
+        """Make it, so that a power failure does not take it away. Raises OSError."""
+        missing = [one for one in (self._directory, *self._directory.parents) if not one.exists()]
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in missing:
+            above = os.open(one.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(above)
+            finally:
+                os.close(above)
 
     def _lock(self, directory: int) -> None:
         until = time.monotonic() + LOCK_SECONDS_MAX

@@ -231,11 +231,11 @@ class Server:
                 self._console = open_console(self.monitoring, options, lambda: self.url, log)
             # Where it leads a group, clients come by that server's port, which is open already.
             self.port = await self._listen(runtime) if self.lead is None else options.port
+            if self._opening is not None:  # before anybody is shown what it has written
+                await asyncio.wrap_future(self._opening)
             self.leaf_links = await self._open_links(runtime)
             if self._telemetry is not None:
                 self._telemetry.begin(monitor)
-            if self._opening is not None:
-                await asyncio.wrap_future(self._opening)
         except BaseException:
             await self._stop_console()
             self._stop_monitoring()

@@ -438,3 +438,29 @@ def test_what_is_gathered_when_the_lead_is_lost_is_told_so(entries: Entries) -> 
     entries.fail()
     with pytest.raises(LostLeadError, match="no majority"):
         done.result()
+
+
+def test_entries_are_applied_while_a_thread_waits_for_room_for_more(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small batches that run ahead are finished on the thread that applies."""
+    monkeypatch.setattr(group_disk, "UNDER_WAY_BYTES", 4 * group_disk.ENTRY_BYTES)
+    disk = entries.disk
+    file = disk.open(f"{entries.root}/a")
+    entries.is_held = True
+    ahead = [disk.run_ahead(lambda: (file.append(b"small"), file.sync())) for _ in range(3)]
+    writing = threading.Thread(
+        target=lambda: [file.append(b"x" * group_disk.ENTRY_BYTES) for _ in range(6)], daemon=True
+    )
+    writing.start()
+    while len(entries.waiting) < 5 or not disk._lock.locked():  # until it waits
+        writing.join(0.001)
+
+    def apply() -> None:
+        while writing.is_alive() or entries.waiting:
+            entries.apply()
+
+    threading.Thread(target=apply, daemon=True).start()
+    assert all(one is not None and one.result(10) is None for one in ahead)
+    writing.join(10)
+    assert not writing.is_alive()

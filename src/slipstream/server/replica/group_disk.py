@@ -97,7 +97,10 @@ class GroupDisk:
         self._under_way: deque[tuple[Future[None], int]] = deque()  # entries, with their bytes
         self._under_way_bytes = 0
         self._number = 1  # of the entry that is gathered
-        self._applied = 0  # the number of the last entry that is known to be applied
+        # The number of the last entry that is known to be applied. It is noted on the thread that
+        # applies, for which a thread may wait that holds the lock of the operations.
+        self._applied = 0
+        self._noting = threading.Lock()
         # By path, as operations have it: the last entry about the file, and its size after that.
         self._pending: dict[str, tuple[int, int]] = {}
         self._files: weakref.WeakSet[GroupFile] = weakref.WeakSet()  # that are open
@@ -189,6 +192,7 @@ class GroupDisk:
     def _all_so_far(self) -> "Future[None]":
         """Done once all entries that have left are on a majority and in the files here."""
         done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # who waits may give up, and does not cancel it
         with self._lock:
             last, number = self._last, self._number - 1
 
@@ -211,11 +215,8 @@ class GroupDisk:
             last.result()
         if self._why_lost:  # an entry before that one has failed, or a later one
             raise LostLeadError(self._why_lost)
-        with self._lock:
-            self._applied = applied = max(self._applied, number)
-            if len(self._pending) > PENDING_MAX:
-                left = [(path, one) for path, one in self._pending.items() if one[0] > applied]
-                self._pending = dict(left)
+        with self._noting:
+            self._applied = max(self._applied, number)
 
     def hand_on(self) -> None:
         """Have all that was noted leave, and wait for nothing."""
@@ -230,6 +231,9 @@ class GroupDisk:
             return
         operations, size = self._operations, self._bytes
         self._operations, self._bytes = [], 0
+        if len(self._pending) > PENDING_MAX:
+            left = [(path, one) for path, one in self._pending.items() if one[0] > self._applied]
+            self._pending = dict(left)
         under_way = self._under_way
         while under_way and (
             under_way[0][0].done() or self._under_way_bytes + size > UNDER_WAY_BYTES
@@ -332,7 +336,7 @@ class GroupDisk:
             if not self._disk.exists(path):
                 self._check_new(path)
                 self.commit_now(Operation(Kind.CREATE, self.path_of(path)))
-            size = self.pending_size(path) if self._here.is_ahead else None
+            size = self.pending_size(path)  # another thread may be ahead
             file = GroupFile(self, self._disk, path, size)
             with self._lock:
                 self._files.add(file)
