@@ -391,8 +391,12 @@ class Log:
                 if used < 0 or used >= high:
                     high = middle
                     continue
+                messages = self.messages
                 if not self.read(block.base + used, self._scratch):
-                    return 0
+                    if self.messages != messages:
+                        return 0
+                    low = used + 1  # it is not to be had, and has not gone: look behind it
+                    continue
                 if self._scratch.ts >= ts:
                     high = middle
                 else:
