@@ -56,9 +56,7 @@ class MortalGroup:
             js = nc.jetstream()
             names = [name async for name in js.stream_names()]
             await js.api.request(f"STREAM.LEADER.STEPDOWN.{names[0]}")
-        found = leader
-        while found is leader:
-            found = await group.leader()
+        await group.leader(after=leader)
 
     def end(self) -> None:
         """End all servers without a word."""

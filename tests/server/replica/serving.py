@@ -122,15 +122,16 @@ class ServedGroup:
         """Of all."""
         return [server.url for server in self.servers]
 
-    async def leader(self) -> Served:
-        """The one that leads, as it answers itself."""
+    async def leader(self, after: Served | None = None) -> Served:
+        """The one that leads, as it answers itself: another one than `after`, which was asked to
+        hand over and serves until then."""
         while True:
             for server in self.servers:
                 if not server.is_running or server.is_stopped:
                     continue
                 found = await _cluster_of(server.url)
                 for one in self.servers:
-                    if one.name == found:
+                    if one.name == found and one is not after:
                         return one
             await asyncio.sleep(0.05)
 

@@ -156,7 +156,7 @@ async def test_all_servers_answer_and_see_clients_whoever_leads(group: ServedGro
         await make_stream(nc)
         preferred = json.dumps({"placement": {"preferred": follower.name}}).encode()
         await nc.request("$JS.API.STREAM.LEADER.STEPDOWN.S", preferred)
-    assert await group.leader() is follower
+    assert await group.leader(after=leader) is follower
     for server in group.servers:
         await health(server)
         assert (await metrics(server))["slipstream_group_is_leader"] == (server is follower)
