@@ -54,6 +54,7 @@ cdef class Log:
     cpdef Counts counts(self)
     cpdef void count_into(self, Counts counts) except *
     cpdef object carry(self, object _copies)
+    cpdef bint owes_removals(self) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
     cdef bint _take_out(self, unsigned long long seq, bint erase) except -1
     cpdef bint remove(self, unsigned long long seq, bint erase) except -1

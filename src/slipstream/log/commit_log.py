@@ -652,12 +652,12 @@ class CommitLog:
 
     def _apply_segments_later(self, segments: list[SegmentCopy]) -> None:
         """Have the next checkpoint apply what was copied of segments: of each all of it at once."""
-        round = self._round
+        coming = self._round
         segment: SegmentCopy
         for segment in segments:
-            if segment.round == round:
+            if segment.round == coming:
                 continue
-            segment.round = round
+            segment.round = coming
             record = Record(WRITE, segment.stream_created, segment.path.removeprefix(self._root))
             _put(self._unapplied, Change(self.next_number(), segment, record))
 

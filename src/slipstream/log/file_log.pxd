@@ -110,6 +110,7 @@ cdef class FileLog(Log):
     cpdef void hand_over(self) except *
     cdef bint _may_be_carried(self, Segment segment) except -1
     cdef bint _has_changed(self) except -1
+    cpdef bint owes_removals(self) except -1
     @cython.locals(active=Segment, segment=Segment)
     cdef bint _tell_removed(self) except -1
     @cython.locals(oldest="unsigned long long", emptied=list)

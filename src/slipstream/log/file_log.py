@@ -489,11 +489,10 @@ class FileLog(Log):
             segment.file.append(data)
         except (OSError, DiskFullError) as error:
             failure = error
-        chunk = (segment.written, data)
         # Not before: a checkpoint, on its thread, takes it that the file has what it finds there.
         if segment.referred > segment.written and segment.copy is not None:
             segment.copy.took((segment.written, data[: segment.referred - segment.written]))
-        segment.chunks.append(chunk)  # which may be read, whatever the disk says
+        segment.chunks.append((segment.written, data))  # to be read, whatever the disk says
         segment.written += len(data)
         if segment.written > segment.referred:
             self._written = True
@@ -662,7 +661,7 @@ class FileLog(Log):
         at = segment.referred
         data = b""
         if segment.written > at:  # somebody has read what is not committed
-            data = b"".join(_since(segment.chunks, at))
+            data = _since(segment.chunks, at)
             segment.copy.took((at, data))
         copies.put(segment.copy, at, data, self._out, max(at - segment.written, 0))
         segment.referred = segment.records_end
@@ -685,9 +684,7 @@ class FileLog(Log):
 
     def _has_changed(self) -> bool:
         """Whether something was removed or skipped that no record tells yet."""
-        if self._removed_ranges or self.first_seq > self._recorded_first:
-            return True
-        return self.last_seq > self._recorded_seq
+        return self.owes_removals() or self.last_seq > self._recorded_seq
 
     def _tell_removed(self) -> bool:
         """Have all that was removed or skipped in records; False if that has to wait for space."""
@@ -1135,16 +1132,13 @@ def _is_before(base: _int, at: _int, other_base: _int, other_at: _int) -> bool:
     return base < other_base or (base == other_base and at < other_at)
 
 
-def _since(chunks: list[tuple[_int, bytes]], at: _int) -> list[bytes]:
+def _since(chunks: list[tuple[_int, bytes]], at: _int) -> bytes:
     """What chunks have from offset `at` on, of which the last one has something."""
-    parts: list[bytes] = []
-    for begin, data in reversed(chunks):
-        if begin <= at:
-            parts.append(data[at - begin :])
-            break
-        parts.append(data)
-    parts.reverse()
-    return parts
+    first = len(chunks) - 1
+    while chunks[first][0] > at:
+        first -= 1
+    begin = chunks[first][0]
+    return b"".join([data for _, data in chunks[first:]])[at - begin :]
 
 
 def _files_of(segments: list[Segment]) -> list[File]:

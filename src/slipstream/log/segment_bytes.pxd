@@ -14,7 +14,6 @@ cdef class SegmentCopy:
     cdef object _log
     cdef public object file
     cdef public unsigned int salt
-    cdef public tuple key
     cdef public bytes name
     cdef public unsigned long long round
     cdef list _contents

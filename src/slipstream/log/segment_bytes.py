@@ -96,8 +96,7 @@ class SegmentCopy:
         self._log = log
         self.file: File = segment.file
         self.salt: int = segment.salt
-        self.key = (log.stream_created, segment.path)  # by which the commit log knows it ...
-        self.name = b""  # ... and what it calls it, from the first copy on
+        self.name = b""  # what the commit log calls it, from the first copy on
         self.round = 0  # of what the next checkpoint applies, in which it stands
         # Offsets and bytes that may not be in the segment durably.
         self._contents: list[tuple[int, bytes]] = []
@@ -111,11 +110,6 @@ class SegmentCopy:
         """The segment's file was given bytes, at an offset, of which the commit log has copies, or
         is about to have them."""
         self._contents.append(content)
-
-    @property
-    def held(self) -> int:
-        """How many bytes are kept until they are known to be in the segment."""
-        return sum(len(data) for _, data in self._contents)
 
     def hand_over(self) -> None:
         """Have the segment's file be given all that there is for it."""

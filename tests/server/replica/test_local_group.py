@@ -70,7 +70,7 @@ def test_a_server_that_is_stopped_while_it_hands_over_does_so_first(
 ) -> None:
     """Such as by who has it step down before. The others need not find out that it is gone."""
     done: list[str] = []
-    settle, close, hand_over = Runtime.settle, Runtime.close, Replica.hand_over_here
+    settle, close, hand_over = Runtime.settle, Runtime.close, Replica.hand_over
 
     async def stopped_meanwhile(runtime: Runtime) -> None:
         leader.thread.ask_to_stop()
@@ -88,7 +88,7 @@ def test_a_server_that_is_stopped_while_it_hands_over_does_so_first(
         leader = next(one for one in group._members if one.name == group.leader)
         monkeypatch.setattr(Runtime, "settle", stopped_meanwhile)
         monkeypatch.setattr(Runtime, "close", closed)
-        monkeypatch.setattr(Replica, "hand_over_here", handed_over)
+        monkeypatch.setattr(Replica, "hand_over", handed_over)
         leader.thread.call(leader.server.hand_over)
         leader.thread.join()
         assert done == ["the store is closed", "another server leads"]

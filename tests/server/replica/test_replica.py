@@ -203,9 +203,9 @@ async def test_an_entry_of_an_epoch_that_is_over_is_not_appended(tmp_path: Path)
     async with replicas(tmp_path) as owned:
         leader = await leader_of(owned)
         epoch = leader.replica.leads
-        await asyncio.to_thread(leader.replica.hand_over)
+        await leader.replica.hand_over()
         other = await leader_of({n: one for n, one in owned.items() if one is not leader})
-        await asyncio.to_thread(other.replica.hand_over, leader.name)
+        await other.replica.hand_over(leader.name)
         await until(lambda: leader.replica.leads > epoch, "it leads again")
         body = encode_operations([Operation(Kind.CREATE, "late")])
         with pytest.raises(LostLeadError):
@@ -303,7 +303,7 @@ async def test_no_entry_follows_one_of_its_epoch_that_was_not_appended(
     would have what follows without what went before. Nor is it forgotten for one of another."""
     async with replicas(tmp_path) as owned:
         first = await leader_of(owned)
-        await asyncio.to_thread(first.replica.hand_over)
+        await first.replica.hand_over()
         leader = await leader_of({n: other for n, other in owned.items() if other is not first})
         one, epoch = leader.replica, leader.replica.leads
         bodies = [encode_operations([Operation(Kind.CREATE, name)]) for name in ("a", "b", "c")]

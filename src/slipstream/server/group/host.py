@@ -608,18 +608,20 @@ class GroupHost:
                 "are no majority that could have a server lead"
             )
         self._append()  # what was submitted before goes over, too
-        named = [one for one in self.members if server_name_of(one) == successor]
-        member.hand_over(self._now(), named[0] if named else successor, is_slow)
+        member.hand_over(self._now(), self._member_named(successor), is_slow)
         self._turn()
 
     def prepare_hand_over(self, successor: str = "") -> str:
         """Do ahead of `hand_over` what can be done while this server serves; which server is to
         lead. Raises as that does, also where nobody could lead soon."""
         member = self._leading_member()
-        named = [one for one in self.members if server_name_of(one) == successor]
-        found = member.prepare_hand_over(self._now(), named[0] if named else successor)
+        found = member.prepare_hand_over(self._now(), self._member_named(successor))
         self._turn()
         return server_name_of(found)
+
+    def _member_named(self, server: str) -> str:
+        """The member that a server is; the name itself if it is none."""
+        return next((one for one in self.members if server_name_of(one) == server), server)
 
     @property
     def is_handing_over(self) -> bool:

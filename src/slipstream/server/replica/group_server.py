@@ -386,15 +386,14 @@ class GroupServer:
     ) -> None:
         """Have `successor` lead once it has all that this server has `left` in its store."""
         try:
-            await replica.hand_over_here(successor, is_slow)
+            await replica.hand_over(successor, is_slow)
         except Error as error:
             self.log.debug(f"No server takes over: {error}")
             if left is not None:
                 await asyncio.gather(asyncio.wrap_future(left), return_exceptions=True)
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                    await self._led_no_more(replica)
+                await self._led_no_more(replica)
 
     async def _have_lead(self, replica: Replica, successor: str, is_slow: bool = False) -> None:
         """Hand over, and follow; where the store was not closed and nobody leads, go on."""
@@ -405,23 +404,22 @@ class GroupServer:
     async def _hand_over_as_it_is(self, replica: Replica, successor: str) -> None:
         """Have `successor` lead, as `_hand_over` does; with a full disk nothing can be closed in
         good order: what waits for space there is left."""
-        assert self._loop is not None
         try:
-            await self._loop.run_in_executor(None, replica.hand_over, successor)
+            await replica.hand_over(successor)
         except Error as error:
             self.log.debug(f"{successor or 'No server'} does not take over: {error}")
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                    await self._led_no_more(replica)
+                await self._led_no_more(replica)
 
     async def _led_no_more(self, replica: Replica) -> None:
         """Wait until this server does not lead. Where it is about to end, until another one does:
-        in a group of two that one needs what this one says to it."""
+        in a group of two that one needs what this one says to it. Raises TimeoutError."""
         assert self._news is not None
-        while replica.leads or (self._stops and not replica.leader_url):
-            self._news.clear()
-            await self._news.wait()
+        async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+            while replica.leads or (self._stops and not replica.leader_url):
+                self._news.clear()
+                await self._news.wait()
         self._news.set()
 
     async def _end(self) -> None:
@@ -537,7 +535,7 @@ class GroupServer:
             return
         if replica.leads:
             try:
-                await asyncio.get_running_loop().run_in_executor(None, replica.hand_over)
+                await replica.hand_over()
             except Error as error:
                 self.log.error(f"No other server can lead either: {error}")
 
@@ -647,9 +645,8 @@ class GroupServer:
         loop = asyncio.get_running_loop()
         try:
             if replica.leads:
-                await loop.run_in_executor(None, replica.hand_over)
-                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                    await self._led_no_more(replica)
+                await replica.hand_over()
+                await self._led_no_more(replica)
             await loop.run_in_executor(None, replica.renew)
         except (Error, TimeoutError) as error:
             self.log.error(f"No other server leads, which could send its files: {error}")

@@ -169,17 +169,13 @@ class Replica:
             with suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self.host.say_committed)
 
-    def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
-        """Have another server lead, soon; `is_slow`: because the disk here is. Raises `Error`."""
-        self._ask(lambda host: host.hand_over(successor, is_slow))
-
     async def prepare_hand_over(self, successor: str = "") -> str:
         """Do ahead what can be done while this server serves; which one is to lead. Raises `Error`
         where none could soon."""
         return await self._ask_here(lambda host: host.prepare_hand_over(successor))
 
-    async def hand_over_here(self, successor: str, is_slow: bool) -> None:
-        """`hand_over` for who runs on an event loop."""
+    async def hand_over(self, successor: str = "", is_slow: bool = False) -> None:
+        """Have another server lead, soon; `is_slow`: because the disk here is. Raises `Error`."""
         await self._ask_here(lambda host: host.hand_over(successor, is_slow))
 
     def take_wish(self) -> Wish | None:
