@@ -48,16 +48,22 @@ def bodies(url: str) -> list[bytes]:
         return [stream.get_message(sequence + 1).data for sequence in range(count)]
 
 
+def publish_to_each_and_hand_over(group: slipstream.Group) -> str:
+    """The server that led before another one does."""
+    make_stream(group.urls[0])
+    for number, url in enumerate(group.urls):
+        assert publish(url, b"%d" % number) == number + 1
+    before = group.leader
+    group.hand_over()
+    assert group.leader in {*group.names} - {before}
+    return before
+
+
 def test_what_is_published_through_each_url_is_there_after_a_hand_over() -> None:
     with slipstream.Group(3) as group:
         assert group.names == ["n1", "n2", "n3"]
         assert len(set(group.urls)) == 3
-        make_stream(group.urls[0])
-        for number, url in enumerate(group.urls):
-            assert publish(url, b"%d" % number) == number + 1
-        before = group.leader
-        group.hand_over()
-        assert group.leader in {*group.names} - {before}
+        before = publish_to_each_and_hand_over(group)
         for url in group.urls:
             assert bodies(url) == [b"0", b"1", b"2"]
         group.hand_over(before)
@@ -310,12 +316,7 @@ def test_a_size_that_no_group_has_is_refused(size: int) -> None:
 
 def test_two_servers_have_their_register_beside_their_stores(tmp_path: Path) -> None:
     with slipstream.Group(2, tmp_path) as group:
-        make_stream(group.urls[0])
-        for number, url in enumerate(group.urls):
-            assert publish(url, b"%d" % number) == number + 1
-        before = group.leader
-        group.hand_over()
-        assert group.leader in {*group.names} - {before}
+        publish_to_each_and_hand_over(group)
         assert (tmp_path / "register" / "group.json").exists()
     with slipstream.Group(2, tmp_path) as group:
         for url in group.urls:
