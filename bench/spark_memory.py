@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ENDED = (FileNotFoundError, ProcessLookupError)  # whoever is asked about may end meanwhile
+
 
 def workers(spark: "SparkSession") -> list[int]:
     """The processes that run tasks in Python."""
@@ -33,14 +35,18 @@ def peak(spark: "SparkSession") -> int:
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
-            found += [int(child) for child in (task / "children").read_text().split()]
+    with suppress(*_ENDED):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(*_ENDED):  # this thread of it alone
+                found += [int(child) for child in (task / "children").read_text().split()]
     return found
 
 
 def _command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    """What a process was started with; nothing if it has ended."""
+    with suppress(*_ENDED):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def _kilobytes(pid: int, name: str) -> int:

@@ -3,19 +3,20 @@
 20,000 messages of 200 bytes a second come from a process of their own, once the query has seen a
 first row. The lag of a micro-batch is the age of its oldest row, by the time that the server has
 given it, when the batch is done; while none is done it is the age of the newest row of the last
-one. The first seconds, in which Spark warms up, are drawn and not judged.
+one. The first seconds, in which Spark warms up, are drawn and not judged. As a program the module
+publishes to the server at an address, as many messages as it is told.
 """
 
 import asyncio
-import multiprocessing
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import slipstream
 from bench import report
@@ -27,6 +28,7 @@ from bench.spark_memory import workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RATE = 20_000
 SIZE = 200
@@ -91,13 +93,11 @@ def run(
         if not watch.first_row.wait(PATIENCE_SECONDS):
             raise RuntimeError(f"no row came in {PATIENCE_SECONDS:g} s: {running.exception()}")
         publishing = _publisher(name, address, count)
-        begin = time.monotonic()
-        while time.monotonic() - begin < seconds and running.isActive:
-            time.sleep(SAMPLE_SECONDS)
-            held = sum(_resident(worker) for worker in workers(spark))
-            at = time.monotonic() - begin
-            found.append(Sample(at, watch.lag(), _resident(pid), held, watch.rows))
-        publishing()
+        try:
+            _sample(spark, running, watch, seconds, pid, found)
+            publishing.wait()
+        finally:
+            publishing.kill()
         running.processAllAvailable()
     finally:
         running.stop()
@@ -108,24 +108,35 @@ def run(
     return found
 
 
-def _publisher(name: str, address: str, count: int) -> Any:
-    """Start what publishes; what is returned waits for its end."""
+def _sample(
+    spark: "SparkSession",
+    running: "StreamingQuery",
+    watch: Watch,
+    seconds: float,
+    pid: int,
+    found: list[Sample],
+) -> None:
+    """Add a sample to `found` each second, for so many seconds."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
+        time.sleep(SAMPLE_SECONDS)
+        at = time.monotonic() - begin
+        if not running.isActive:
+            raise RuntimeError(f"the query ended after {at:.0f} s: {running.exception()}")
+        held = sum(_resident(worker) for worker in workers(spark))
+        found.append(Sample(at, watch.lag(), _resident(pid), held, watch.rows))
+
+
+def _publisher(name: str, address: str, count: int) -> "subprocess.Popen[bytes]":
+    """Start what publishes."""
     if name == "kafka":
         classes = str(fetch.fetch().broker / "*")
         tool = ["java", "-Xmx256m", "-cp", classes, "org.apache.kafka.tools.ProducerPerformance"]
         tool += ["--topic", STREAM, "--num-records", str(count), "--record-size", str(SIZE)]
         tool += ["--throughput", str(RATE), "--producer-props", f"bootstrap.servers={address}"]
-        process = subprocess.Popen(tool, stdout=subprocess.DEVNULL)
-        return process.wait
-    context = multiprocessing.get_context("spawn")
-    child = context.Process(target=_publish, args=(address, count))
-    child.start()
-    return child.join
-
-
-def _publish(address: str, count: int) -> None:
-    """Publish at the pace of the load."""
-    asyncio.run(_publish_paced(f"nats://{address}", count))
+    else:
+        tool = [sys.executable, "-m", "bench.spark_kafka.steady", address, str(count)]
+    return subprocess.Popen(tool, stdout=subprocess.DEVNULL)
 
 
 async def _publish_paced(url: str, count: int) -> None:
@@ -221,3 +232,7 @@ def draw(runs: dict[str, list[Sample]]) -> None:
     figure.tight_layout()
     figure.savefig(PLOTS / "spark_steady.png", metadata={"Software": None})
     plt.close(figure)
+
+
+if __name__ == "__main__":
+    asyncio.run(_publish_paced(f"nats://{sys.argv[1]}", int(sys.argv[2])))
