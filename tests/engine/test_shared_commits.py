@@ -380,6 +380,49 @@ def test_a_start_whose_sync_fails_writes_once_more(disk: SimulatedDisk) -> None:
     assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
 
 
+def test_a_start_writes_to_segments_what_the_log_has_and_nothing_else(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    assert [stored(client, name) for name in NAMES] == [[b"first", b"second"]] * 3
+    before = disk.calls["pwrite"]
+    again = Driver(disk).start().client()  # the server was killed, the system was not
+    assert disk.calls["pwrite"] == before + len(NAMES) + 1  # ... and the head of the log
+    disk.crash()
+    again = Driver(disk).start().client()
+    assert publish_to_all(again, b"third") == [3, 3, 3]
+    assert [stored(again, name) for name in NAMES] == [[b"first", b"second", b"third"]] * 3
+
+
+def test_a_start_writes_again_what_a_failed_sync_has_left_in_memory(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.fail("sync")
+    assert "error" in client.store("A.x", b"alone")  # it was synced where it belongs
+    again = Driver(disk).start().client()
+    found = stored(again, "A")
+    assert found == [b"first", b"second", b"alone"]
+    disk.crash()
+    assert stored(Driver(disk).start().client(), "A") == found
+
+
+def test_a_start_writes_again_what_a_damaged_entry_of_the_log_was_to_keep(
+    disk: SimulatedDisk,
+) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    publish_to_all(client, b"third")
+    disk.fail("sync")
+    client.driver.advance(3 * SECOND)  # the checkpoint leaves it in the system's memory alone
+    [path] = [path for path in disk.files(".log") if b"second" in disk.read(path)]
+    at = disk.read(path).index(b"second")
+    disk.flip(path, 8 * at)
+    again = Driver(disk).start().client()
+    assert [stored(again, name) for name in NAMES] == [[b"first", b"second", b"third"]] * 3
+    disk.crash()
+    again = Driver(disk).start().client()
+    assert [stored(again, name) for name in NAMES] == [[b"first", b"second", b"third"]] * 3
+
+
 def test_a_start_leaves_out_a_stream_that_cannot_be_synced(
     disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

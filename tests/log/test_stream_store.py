@@ -13,7 +13,6 @@ from slipstream.log import stream_store
 from slipstream.log.disk import OsDisk
 from slipstream.log.file_log import FileLog
 from slipstream.log.stream_store import (
-    BLOCKS_READ_ALONE,
     Closing,
     ConsumerStore,
     Late,
@@ -255,8 +254,9 @@ def test_any_name_is_a_directory_of_its_own(name: str) -> None:
 def test_logs_that_several_threads_open_are_those_that_one_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    blocks = count(step=2 * BLOCKS_READ_ALONE if waits else 0)
-    monkeypatch.setattr(stream_store, "_blocks_read", lambda: next(blocks))
+    now = count(step=1)  # seconds, between two looks at the clocks of a thread
+    busy = count(step=0 if waits else 1)
+    monkeypatch.setattr(stream_store, "_times_of_thread", lambda: (next(now), next(busy)))
     used = set()
     open_one = StreamStore.open_log
 

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from slipstream.errors import StorageError
@@ -97,6 +98,10 @@ class Disk(Protocol):
 
     def read_stored(self, path: str) -> bytes:
         """A whole file, read from the device and not from the system's cache."""
+
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """Have the system begin to read files, if they are there, that are about to be read. Waits
+        for nothing, and never raises."""
 
     def mkdir(self, path: str) -> None:
         """Create a directory. Raises `DiskFullError` or OSError."""
@@ -224,6 +229,17 @@ class OsDisk:
             data = file.readall()
             forget(file.fileno(), 0, 0)
             return data
+
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        if not hasattr(os, "posix_fadvise"):
+            return
+        for path in paths:
+            with suppress(OSError):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+                finally:
+                    os.close(fd)
 
     def mkdir(self, path: str) -> None:
         try:

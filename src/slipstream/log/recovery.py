@@ -67,10 +67,10 @@ from slipstream.log.segment import (
     read_footer,
     read_trailer,
 )
-from slipstream.log.segment_bytes import Reference
+from slipstream.log.segment_bytes import Reference, Repeated
 from slipstream.wire.buffer import OutBuffer
 
-UNCUT_MAX = 64 * 1024  # bytes of a segment that are written again sooner than it is cut
+UNCUT_MAX = 128 * 1024  # bytes of a segment that are written again sooner than it is cut
 SECTOR = 512  # bytes that a disk writes together, or a part of that
 EDGE = 16  # bytes beside unwritten sectors, of which not all are zeros
 _ZEROS = bytes(4096)
@@ -100,7 +100,7 @@ class JointSync:
         failed = set()
         for directory, one in self._rewritten.items():
             try:
-                one.end_here()
+                _go_on_at(one.file, one.end)
             except (OSError, StorageError):
                 failed.add(directory)
         return failed
@@ -118,12 +118,15 @@ class _Rewritten:
         """All of it is durable: nothing is to say any more that it was not. Raises OSError."""
         self.file.truncate(self.end)
 
-    def end_here(self) -> None:
-        """The same, unless it costs the next start less to write it again. Raises OSError."""
-        if self.end > UNCUT_MAX:
-            self.cut()
-        else:
-            self.file.go_on_at(self.end)
+
+def _go_on_at(file: File, end: int) -> None:
+    """Have a segment that is durable up to `end` go on there. It is cut, so that nothing says any
+    more that it may not be, unless it costs the next start less to write it again. Raises
+    OSError."""
+    if end > UNCUT_MAX:
+        file.truncate(end)
+    else:
+        file.go_on_at(end)
 
 
 def open_log(
@@ -136,13 +139,15 @@ def open_log(
     has_first_format: bool = True,
     references: Sequence[Reference] = (),
     joint: JointSync | None = None,
+    repeated: Repeated | None = None,
 ) -> FileLog:
     """Open the log in `directory`, or begin one there with `first_seq`. Blocks.
 
     `copies` keep where the log ends; without them damage at the end goes unnoticed. A log that is
     known to be younger than the first format of segments is not `has_first_format`. `references`
-    are to what the commit log knows to be durable. With `joint` the log may be used once that has
-    run. Raises OSError, `StorageError`.
+    are to what the commit log knows to be durable, and `repeated` is what this start has synced in
+    the last segment. With `joint` the log may be used once that has run. Raises OSError,
+    `StorageError`.
     """
     disk.makedirs(directory)
     log = FileLog(disk, directory, cache, first_seq, segment_bytes, copies)
@@ -157,7 +162,7 @@ def open_log(
         # Begun in a batch that the end of the segment before it was in, too, and that did not end:
         # nothing of either was said to be durable.
         disk.remove(f"{directory}/{names.pop()}")
-    found = _Found(log, log.recall_end(), has_first_format, references, joint)
+    found = _Found(log, log.recall_end(), has_first_format, references, joint, repeated)
     for name, following in pairwise([*names, ""]):
         _open_segment(log, found, name, following)
     found.fill_log()
@@ -274,9 +279,11 @@ class _Found:
         has_first_format: bool,
         references: Sequence[Reference],
         joint: JointSync | None,
+        repeated: Repeated | None,
     ) -> None:
         self.log = log
         self.joint = joint
+        self.repeated = repeated
         self.rewritten: _Rewritten | None = None  # the last segment, if it waits for `joint`
         self.end = end
         self.durable = (0, 0)  # a segment's base, and how many of its bytes are durable
@@ -388,6 +395,22 @@ class _Found:
         self._go_on(missing)
         if self.rewritten is not None and self.joint is not None:
             self.joint.add(log.directory, self.rewritten)
+
+    def is_durable(self, scan: _Scan, data: bytes, end: int) -> bool:
+        """Whether all that was read of the last segment, which has nothing behind `end`, is durable
+        without being written again.
+
+        That is so where this start has synced the end of it, and all before that is called durable
+        by a COMMIT record or the commit log. They speak of syncs that have succeeded; what a failed
+        sync has left in the system's memory alone lies behind what they call so.
+        """
+        segment = scan.segment
+        one = self.repeated
+        if one is None or one.path != segment.path or one.salt != segment.salt or one.end != end:
+            return False
+        if scan.damaged or scan.holes or scan.torn or data[:HEADER_SIZE] != encode_header(segment):
+            return False
+        return scan.durable >= one.start and _end_of_bytes(data, end) == end
 
     def wrote_again(self, segment: Segment, end: int, may_wait: bool) -> None:
         """A segment was written again up to `end`: that is to be durable, now or with others."""
@@ -669,7 +692,9 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     # A footer keeps damage from being found again.
     ends = ended or scan.damaged or segment.format == 1
     is_closed = bool(following) or (end_of(segment) >= segment.base and ends)
-    if len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
+    if not is_closed and found.is_durable(scan, data, at):
+        _go_on_at(segment.file, at)
+    elif len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
         # sync that failed, taken for written: only writing it again makes it durable. Until then it
         # has something after its end, so that the next start does so if this one fails.

@@ -24,7 +24,7 @@ misses what a reference speaks of and no segment has.
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.commit_entry import RECORD_SIZE, WRITE, name_of, put_head
@@ -226,9 +226,19 @@ class EntryCopies:
         self.size = self.room = 0
 
 
+class Repeated(NamedTuple):
+    """What a start has written to a segment from the commit log, one byte after the other: the last
+    that the log has of it."""
+
+    path: str  # of the segment
+    salt: int
+    start: int  # offset of the first byte ...
+    end: int  # ... and behind the last one
+
+
 class UnwrittenSegment:
-    """Bytes of an earlier process that the disk refused at the start; their stream cannot be opened
-    before the next one."""
+    """Bytes of an earlier process, which a start writes to a segment; what the disk refuses then is
+    kept, and their stream cannot be opened before the next start."""
 
     retired = False
 
@@ -240,10 +250,11 @@ class UnwrittenSegment:
         self.written = 0
         self._disk = disk
         self._contents = contents
+        self.repeated: Repeated | None = None  # of what was written
 
     def apply(self, _content: bytes, touched: Touched) -> None:
         """Write them. Blocks; raises OSError, `StorageError`."""
-        write_again(self._disk, self.path, self._contents)
+        self.repeated = write_again(self._disk, self.path, self._contents)
         touched.files[self.path] = None
 
     def applied(self) -> bool:
@@ -255,11 +266,11 @@ class UnwrittenSegment:
         self.written = 0
 
 
-def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> None:
+def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> Repeated | None:
     """Write to a segment what the commit log has of it, in order, unless it was removed or
-    rewritten since. Not synced. Blocks; raises OSError, `StorageError`."""
+    rewritten since; what of that came last. Not synced. Blocks; raises OSError, `StorageError`."""
     if not disk.exists(path):
-        return
+        return None
     file = disk.open(path)
     try:
         header = _header_of(file)
@@ -277,8 +288,10 @@ def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> None:
                     start, parts = offset, []
                 parts.append(data)
                 end = offset + len(data)
-        if header is not None:
-            _write_parts(file, start, parts, header.salt)
+        if header is None or not parts:
+            return None
+        _write_parts(file, start, parts, header.salt)
+        return Repeated(path, header.salt, start, end)
     except struct.error as error:
         raise StorageError(f"the commit log has half an entry about {path}") from error
     finally:

@@ -31,7 +31,6 @@ recognised, and go with the next start.
 
 import errno
 import os
-import resource
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -53,7 +52,7 @@ from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
 from slipstream.log.recovery import JointSync, is_unused, open_log
 from slipstream.log.scrub import Recheck
-from slipstream.log.segment_bytes import Reference, UnwrittenSegment
+from slipstream.log.segment_bytes import Reference, Repeated, UnwrittenSegment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
@@ -64,7 +63,7 @@ _FRESH = ".new-"  # before the names of directories that are not complete yet
 _CREATED = "created-"  # before the time when a stream was created (ns since the epoch)
 _NAME_BYTES_MAX = 200  # of a name after such a prefix; a file name has at most 255 bytes
 _STREAM_PARTS = 2  # slashes in the path of a stream's directory, below the store's
-BLOCKS_READ_ALONE = 64  # that the opening of logs waits for before several threads do
+WAITED_ALONE = 0.02  # seconds that one thread that opens logs waits for the disk before others do
 _HEAD_SIZE = 24  # magic, generation (u64), CRC-32 of generation and content, length (u32)
 
 
@@ -516,6 +515,8 @@ class Late:
         self.unwritten: dict[str, Exception] = {}  # logs of streams that lack bytes, and why
         # What the commit log knows to be durable in the logs of streams that were not opened yet.
         self.references: dict[str, list[Reference]] = {}
+        # What this start has synced in the last segment of each, by the log's directory.
+        self.repeated: dict[str, Repeated] = {}
         self._removals: dict[str, Removal] = {}  # of directories that are to go
         self.occupied: set[str] = set()  # directories of ephemeral consumers that could not go
 
@@ -760,7 +761,7 @@ class StreamStore:
         references = self._late.references.get(path, [])
         log = open_log(
             self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references,
-            joint,
+            joint, self._late.repeated.get(path),
         )  # fmt: skip
         if joint is None:
             self.opened()
@@ -772,6 +773,7 @@ class StreamStore:
     def opened(self) -> None:
         """The log is open: what the commit log has referred to in it is settled."""
         self._late.references.pop(f"{self.path}/msgs", None)
+        self._late.repeated.pop(f"{self.path}/msgs", None)
 
     def _check_late(self) -> None:
         """Raises `StorageError` if the commit log still has something for the directory that the
@@ -1001,22 +1003,31 @@ class Store:
     def _write_all(self, writes: dict[str, list[Record]]) -> None:
         """Write to segments what they may lack, durably: with one sync, unless that fails."""
         touched = Touched()
-        written = [path for path in writes if self._write(path, writes[path], touched)]
+        self.disk.read_ahead(list(writes))
+        written = {path: self._write(path, writes[path], touched) for path in writes}
         try:
             touched.sync(self.disk)
         except OSError:  # of one stream, perhaps: the others are served
-            for path in written:
-                self._write(path, writes[path], None)
+            for path, missing in written.items():
+                if missing is not None:
+                    written[path] = self._write(path, writes[path], None)
+        if self.lost:
+            return  # of what came before, it does not have all
+        for path, missing in sorted(written.items()):
+            if missing is not None and missing.repeated is not None:
+                self._late.repeated[os.path.dirname(path)] = missing.repeated
 
-    def _write(self, path: str, records: list[Record], touched: Touched | None) -> bool:
+    def _write(
+        self, path: str, records: list[Record], touched: Touched | None
+    ) -> UnwrittenSegment | None:
         """Write to a segment what it may lack; `touched` is to be synced, None: it is durable on
         return. What the disk does not take now stays in the log, and its stream is not opened:
-        False."""
+        None."""
         last = records[-1]
         contents = [record.content for record in records]
         missing = UnwrittenSegment(self.disk, path, last.stream_created, contents)
         if self._late.is_removed(self._stream_of(path)):
-            return False
+            return None
         try:
             if touched is None:
                 alone = Touched()
@@ -1027,8 +1038,8 @@ class Store:
         except (OSError, StorageError) as error:
             self._late.unwritten[os.path.dirname(path)] = error
             self.commit_log.retain(missing, last)
-            return False
-        return True
+            return None
+        return missing
 
     def _is_creation(self, path: str, record: Record, known: dict[str, int]) -> bool:
         """Whether a record is the configuration of a stream that is not there, or that is younger
@@ -1121,9 +1132,12 @@ class Store:
         """Call `opened` for each, one after the other while the system has in memory what they
         read: threads would take turns. Where the disk has to be waited for, they do so together."""
         logs: list[FileLog | Exception] = []
-        begin = _blocks_read()
+        begin, busy_before = _times_of_thread()
         for n, one in enumerate(streams):
-            if self._threads > 1 and _blocks_read() - begin > BLOCKS_READ_ALONE:
+            now, busy = _times_of_thread()
+            computed = busy - busy_before
+            waited = now - begin - computed
+            if self._threads > 1 and waited > max(WAITED_ALONE, computed):
                 rest = streams[n:]
                 with ThreadPoolExecutor(min(self._threads, len(rest))) as threads:
                     return [*logs, *threads.map(opened, rest)]
@@ -1141,12 +1155,9 @@ class Store:
                 store.discard_unused()
 
 
-def _blocks_read() -> int:
-    """How many blocks of 512 bytes this thread has waited for; more each time where nobody
-    counts."""
-    if not hasattr(resource, "RUSAGE_THREAD"):
-        return time.monotonic_ns()
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+def _times_of_thread() -> tuple[float, float]:
+    """Seconds that have passed, and how many of them this thread was computing."""
+    return time.perf_counter(), time.thread_time()
 
 
 def _escape(name: str) -> str:

@@ -295,6 +295,9 @@ class SimulatedDisk:
         """What `read` returns: there is no cache."""
         return self.read(path)
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """Nothing: there is no cache."""
+
     def mkdir(self, path: str) -> None:
         """Create a directory."""
         self.begin("mkdir")

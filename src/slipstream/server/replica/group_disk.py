@@ -362,6 +362,9 @@ class GroupDisk:
         self._commit_what_is_of(path)
         return self._disk.read_stored(path)
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        self._disk.read_ahead(paths)
+
     def mkdir(self, path: str) -> None:
         with self._changes(path):
             if self._disk.exists(path):

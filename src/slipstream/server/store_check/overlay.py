@@ -210,6 +210,9 @@ class OverlayDisk:
     def read_stored(self, path: str) -> bytes:
         return self.read(path)
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """What is read is in memory."""
+
     def mkdir(self, path: str) -> None:
         entries, name = self._above(path)
         if name in entries:
