@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from slipstream.errors import StorageError
 from slipstream.log.open_files import OpenFiles
-from slipstream.log.os_file import Buffers, OsFile, flush_many, forget, full_or
+from slipstream.log.os_file import Buffers, OsFile, data_end, flush_many, forget, full_or
 
 SYNCED_EACH_MAX = 16  # files that are synced one by one
 READ_BYTES = 64 * 1024  # of a file at once: most that are read as a whole are small
@@ -73,6 +73,10 @@ class File(Protocol):
 
     def size(self) -> int:
         """Where `append` writes next. After it there may be zeros that were reserved."""
+
+    def data_end(self) -> int:
+        """An offset from which on an earlier process has left only zeros, at most `size`. It may
+        be `size` after what follows it was read."""
 
     def hold(self) -> None:
         """Keep the descriptors until `close`, however many files are open."""
@@ -237,7 +241,9 @@ class OsDisk:
             with suppress(OSError):
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+                    # No more than that: what the cache has of a file counts as data afterwards.
+                    size = data_end(fd, os.fstat(fd).st_size)
+                    os.posix_fadvise(fd, 0, size, os.POSIX_FADV_WILLNEED)
                 finally:
                     os.close(fd)
 

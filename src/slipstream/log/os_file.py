@@ -41,6 +41,21 @@ def forget(fd: int, offset: int, size: int) -> None:
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 
+def data_end(fd: int, size: int) -> int:
+    """Where a file ends for which the file system has data; `size` where it cannot say that."""
+    if not hasattr(os, "SEEK_DATA"):
+        return size
+    end = 0
+    while end < size:
+        try:
+            end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is no more
+                return end
+            return size
+    return size
+
+
 def full_or(error: OSError, what: str) -> Exception:
     """`DiskFullError` if that is what happened, else `error` as it is."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -520,6 +535,15 @@ class OsFile:
     def size(self) -> int:
         """Where `append` writes next. After it there may be zeros that were reserved."""
         return self._size
+
+    def data_end(self) -> int:
+        """Where space begins that was reserved and never written, up to `size`. What this process
+        has appended is not asked for."""
+        self._begin()
+        try:
+            return data_end(self._fd, self._size)
+        finally:
+            self._end()
 
     def close(self) -> None:
         """Release it; what was appended is handed to the operating system."""

@@ -528,6 +528,7 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
     is_last = not following
     path = f"{log.directory}/{name}"
     file = log.disk.open(path)
+    data_end = file.data_end()  # before anything is read behind it, which would count as data then
     segment = Segment(int(name[:20]), path)
     whole = True
     try:
@@ -554,10 +555,12 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
         _find_salt(log, segment, found)
     found.last_seq = max(found.last_seq, segment.base - 1)
     try:
+        if data_end < file.size():
+            raise CorruptionError(f"{path} ends with zeros, and not with a footer")
         footer = read_footer(file, segment)
         _check_columns(file, footer)
     except CorruptionError:
-        _scan_segment(log, found, segment, following)
+        _scan_segment(log, found, segment, following, data_end)
         return
     footer.apply(segment)
     if footer.live:
@@ -606,13 +609,16 @@ def _find_salt(log: FileLog, segment: Segment, found: _Found) -> None:
             segment.salt = int.from_bytes(log.disk.random_bytes(4), "little")
 
 
-def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str) -> None:
-    """Rebuild a segment's columns from its records."""
+def _scan_segment(
+    log: FileLog, found: _Found, segment: Segment, following: str, data_end: int
+) -> None:
+    """Rebuild a segment's columns from its records. It has only zeros from `data_end` on."""
     assert segment.file is not None
     assert segment.ids is not None
     assert segment.offsets is not None
     ids = segment.ids
-    data = segment.file.pread(0, segment.file.size())
+    size = segment.file.size()
+    data = segment.file.pread(0, data_end)
     scan = _Scan(log, segment)
     base, durable = found.durable
     if base >= segment.base:
@@ -694,11 +700,11 @@ def _scan_segment(log: FileLog, found: _Found, segment: Segment, following: str)
     is_closed = bool(following) or (end_of(segment) >= segment.base and ends)
     if not is_closed and found.is_durable(scan, data, at):
         _go_on_at(segment.file, at)
-    elif len(data) != at or data[:HEADER_SIZE] != encode_header(segment):
+    elif size != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
         # sync that failed, taken for written: only writing it again makes it durable. Until then it
         # has something after its end, so that the next start does so if this one fails.
-        if len(data) == at:
+        if size == at:
             segment.file.truncate(at + 1)
         # What is torn after it is zeros then, durably: a crash would leave it in the next batch.
         torn = bytes(_end_of_bytes(data, at) - at)

@@ -274,6 +274,7 @@ def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> Repeated | 
     file = disk.open(path)
     try:
         header = _header_of(file)
+        data_end = file.data_end()
         parts: list[bytes] = []  # of one piece of the segment, from `start` to `end`
         start = end = 0
         for content in contents:
@@ -281,16 +282,16 @@ def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> Repeated | 
             data = content[_HEAD.size :]
             if header is None:  # damaged
                 if not _has_trailer(file, salt):  # what has one may be rewritten
-                    _write_parts(file, offset, [data], salt)
+                    _write_parts(file, data_end, offset, [data], salt)
             elif header.salt == salt and not header.rewritten:  # another one may have had the name
                 if offset != end:
-                    _write_parts(file, start, parts, salt)
+                    _write_parts(file, data_end, start, parts, salt)
                     start, parts = offset, []
                 parts.append(data)
                 end = offset + len(data)
         if header is None or not parts:
             return None
-        _write_parts(file, start, parts, header.salt)
+        _write_parts(file, data_end, start, parts, header.salt)
         return Repeated(path, header.salt, start, end)
     except struct.error as error:
         raise StorageError(f"the commit log has half an entry about {path}") from error
@@ -313,12 +314,13 @@ def _has_trailer(file: File, salt: int) -> bool:
         return False
 
 
-def _write_parts(file: File, offset: int, parts: list[bytes], salt: int) -> None:
-    """Write what lies one after the other from `offset` on; what is erased there stays so."""
+def _write_parts(file: File, data_end: int, offset: int, parts: list[bytes], salt: int) -> None:
+    """Write what lies one after the other from `offset` on; what is erased there stays so. The file
+    had only zeros from `data_end` on: reading them would cost as much as what was written."""
     if not parts:
         return
     data = b"".join(parts)
-    there = file.pread(offset, len(data))
+    there = file.pread(offset, max(min(len(data), data_end - offset), 0))
     if there != data and there != bytes(len(there)):
         at = 0
         for n, part in enumerate(parts):

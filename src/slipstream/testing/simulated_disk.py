@@ -507,6 +507,10 @@ class SimulatedFile:
         """Where `append` writes next."""
         return self._size
 
+    def data_end(self) -> int:
+        """Where `append` writes next: nobody knows better."""
+        return self._size
+
     def hold(self) -> None:
         """There are descriptors enough."""
 

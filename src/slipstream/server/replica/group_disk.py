@@ -632,6 +632,9 @@ class GroupFile:
     def size(self) -> int:
         return self._size
 
+    def data_end(self) -> int:
+        return self._size
+
     def hold(self) -> None:
         self._is_held = True
         self._base.hold()

@@ -149,6 +149,9 @@ class OverlayFile:
     def size(self) -> int:
         return self._at
 
+    def data_end(self) -> int:
+        return self._at
+
     def hold(self) -> None:
         """Nothing is held open."""
 
