@@ -51,10 +51,7 @@ class Group:
                 f"cluster {{ name: C, listen: '{LOCAL}:{route}', routes: [{named}]\n"
                 "  authorization { user: u, password: secret } }\n"
             )
-            with (self._directory / f"{name}.log").open("wb") as log:
-                self._processes[name] = subprocess.Popen(
-                    [*self._command, "-c", str(file)], stdout=log, stderr=log
-                )
+            self.start(name)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -62,6 +59,19 @@ class Group:
             process.kill()
             process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def start(self, name: str) -> None:
+        """Start a server, with what it has stored."""
+        file = self._directory / f"{name}.conf"
+        with (self._directory / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*self._command, "-c", str(file)], stdout=log, stderr=log
+            )
+
+    def kill(self, name: str) -> None:
+        """End a server without warning."""
+        self._processes[name].kill()
+        self._processes[name].wait()
 
     @property
     def urls(self) -> list[str]:
@@ -85,10 +95,9 @@ class Group:
                     raise
             time.sleep(0.2)
 
-    def kill_leader(self, address: str) -> None:
-        """End the server at this address without warning."""
-        number = self.ports.index(int(address.rpartition(":")[2])) + 1
-        self._processes[f"n{number}"].kill()
+    def name_of(self, address: str) -> str:
+        """The server at an address."""
+        return f"n{self.ports.index(int(address.rpartition(':')[2])) + 1}"
 
 
 def publish(group: Group) -> float:
@@ -135,7 +144,7 @@ def kill(group: Group) -> float:
         js = nc.jetstream()
         js.publish("k.a", b"x")
         begin = time.perf_counter()
-        group.kill_leader(address)
+        group.kill(group.name_of(address))
         while True:
             with contextlib.suppress(slipstream.Error):
                 js.publish("k.a", b"x", timeout=0.5)
