@@ -88,7 +88,7 @@ def test_what_was_changed_on_the_way_is_refused(position: int) -> None:
     assert other.take() == b""
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"S", b"SLGP\x01\xff\xff", b"INFO {}\r\n"])
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"S", b"SLGP\x02\xff\xff", b"INFO {}\r\n"])
 def test_a_stranger_is_known_by_its_first_bytes(data: bytes) -> None:
     _, other = sides()
     if data == b"S":
@@ -101,8 +101,8 @@ def test_a_stranger_is_known_by_its_first_bytes(data: bytes) -> None:
 
 def test_versions_that_do_not_go_together_say_so() -> None:
     _, other = sides()
-    with pytest.raises(StrangerError, match="version 2 of the protocol, this server version 1"):
-        other.feed(b"SLGP\x02\x00\x00")
+    with pytest.raises(StrangerError, match="version 1 of the protocol, this server version 2"):
+        other.feed(b"SLGP\x01\x00\x00")
 
 
 @given(st.lists(st.binary(max_size=300), max_size=10), st.integers(1, 50))
@@ -123,7 +123,7 @@ def test_a_frame_that_was_changed_left_out_or_sent_again_is_an_error() -> None:
         with pytest.raises(ProtocolError, match="checksum"):
             FrameReader(b"k" * 32, 100).feed(data)
     with pytest.raises(ProtocolError, match="checksum"):
-        FrameReader(b"other" * 6, 100).feed(first)
+        FrameReader(b"o" * 32, 100).feed(first)
 
 
 def test_a_huge_length_is_refused_before_anything_of_it_is_kept() -> None:

@@ -55,7 +55,7 @@ STRANGERS = {
     "garbage": bytes(range(256)) * 64,
     "http": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "half a greeting": hello().take()[:50],
-    "huge length": b"SLGP\x01" + struct.pack("<H", 65535) + bytes(1000),
+    "huge length": b"SLGP\x02" + struct.pack("<H", 65535) + bytes(1000),
     "silence": b"",
 }
 

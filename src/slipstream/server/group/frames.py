@@ -1,12 +1,18 @@
 """Messages between servers of a group as frames: length, checksum, payload.
 
-The checksum is keyed (BLAKE2b, 16 bytes) and counts frames, so it finds what was damaged, and
-those that somebody without the secret has put in, left out or sent again. An empty payload is a
-sign of life.
+The checksum is keyed (AES-256-GMAC, 16 bytes; NIST SP 800-38D) and counts frames, so it finds what
+was damaged, and those that somebody without the secret has put in, left out or sent again. Each
+direction of each connection has a key of its own (`handshake`), so that a count comes once under a
+key. An empty payload is a sign of life.
+
+Of what is sent to a server that was away for long this is the dearest part, if it is slow: BLAKE2b
+from Python's library took a third of the machine.
 """
 
 import struct
-from hashlib import blake2b
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from slipstream.errors import ProtocolError
 
@@ -19,12 +25,12 @@ class FrameWriter:
     """Makes the frames of one direction."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._cipher = AESGCM(key)
         self._count = 0
 
     def frame(self, payload: bytes) -> bytes:
         """The payload as a frame."""
-        tag = _tag(self._key, self._count, payload)
+        tag = self._cipher.encrypt(_nonce(self._count), b"", payload)
         self._count += 1
         return _LENGTH.pack(len(payload)) + tag + payload
 
@@ -33,7 +39,7 @@ class FrameReader:
     """Finds the frames of one direction."""
 
     def __init__(self, key: bytes, payload_max: int) -> None:
-        self._key = key
+        self._cipher = AESGCM(key)
         self._payload_max = payload_max
         self._count = 0
         self._data = bytearray()
@@ -51,8 +57,11 @@ class FrameReader:
             if len(self._data) < start + size:
                 break
             payload = bytes(self._data[start : start + size])
-            if self._data[at + _LENGTH.size : start] != _tag(self._key, self._count, payload):
-                raise ProtocolError("the checksum of a frame is wrong")
+            tag = bytes(self._data[at + _LENGTH.size : start])
+            try:
+                self._cipher.decrypt(_nonce(self._count), tag, payload)
+            except InvalidTag as error:
+                raise ProtocolError("the checksum of a frame is wrong") from error
             self._count += 1
             at = start + size
             found.append(payload)
@@ -60,7 +69,5 @@ class FrameReader:
         return found
 
 
-def _tag(key: bytes, count: int, payload: bytes) -> bytes:
-    found = blake2b(count.to_bytes(8, "little"), digest_size=_TAG_SIZE, key=key)
-    found.update(payload)
-    return found.digest()
+def _nonce(count: int) -> bytes:
+    return count.to_bytes(12, "little")

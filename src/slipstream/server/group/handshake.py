@@ -23,7 +23,7 @@ import msgspec
 
 from slipstream.errors import Error
 
-VERSION = 1  # of what follows the greeting
+VERSION = 2  # of what follows the greeting
 NONCE_SIZE = 32
 _MAC_SIZE = 32
 _HEAD = struct.Struct("<4sBH")  # magic, version, size of the greeting

@@ -40,6 +40,7 @@ from slipstream.server.replica.operations import (
 OPEN_MAX = 512  # files that are kept open to be written to
 PIECE_BYTES = 512 * 1024  # of a file, at a time, on their way to another server
 SPACE_BYTES = 8 * 1024 * 1024  # without so many free a disk that was full is full still
+_ZEROS = bytes(PIECE_BYTES)
 _COPIES = ("applied.0", "applied.1")
 
 
@@ -424,7 +425,7 @@ class Snapshot:
             offset = 0
             ends_in_zeros = False
             while data := file.pread(offset, PIECE_BYTES):
-                ends_in_zeros = data.count(0) == len(data)
+                ends_in_zeros = data == _ZEROS[: len(data)]  # which the first other byte decides
                 if not ends_in_zeros:
                     yield encode_operations([Operation(Kind.WRITE, name, data, offset)])
                 offset += len(data)
