@@ -184,7 +184,8 @@ def _ratio_cells(ratio: Any, row: Row) -> tuple[str, str]:
 def scale_cells(row: Row) -> list[str]:
     """The cells of a figure at rest or at scale."""
     met = "met" if row["met"] else "**not met**"
-    return [row["name"], figure(row["ours"]), figure(row["theirs"]), row["goal"], met]
+    theirs = "" if row["theirs"] is None else figure(row["theirs"])
+    return [row["name"], figure(row["ours"]), theirs, row["goal"], met]
 
 
 def figure(value: float) -> str:

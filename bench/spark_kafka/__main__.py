@@ -40,16 +40,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="lines whose name contains this")
     parser.add_argument("--seed", type=int, default=None, help="of the order of the two")
     parser.add_argument("--steady", type=float, default=0.0, help="seconds of a steady load")
+    parser.add_argument("--without-kafka", action="store_true", help="a steady load on ours alone")
     parser.add_argument("--no-save", action="store_true", help="print, and leave RESULTS.md alone")
     options = parser.parse_args()
     connector = fetch.fetch()
     print(f"==> Kafka {fetch.KAFKA}, its connector for Spark {connector.version}", flush=True)
     with ExitStack() as stack:
         server = stack.enter_context(Running(SLIPSTREAM))
-        broker = stack.enter_context(Broker(connector.broker))
-        addresses = {"slipstream": server.address, "kafka": broker.address}
+        addresses, pids = {"slipstream": server.address}, {"slipstream": server.pid}
+        if not (options.steady and options.without_kafka):
+            broker = stack.enter_context(Broker(connector.broker))
+            addresses["kafka"], pids["kafka"] = broker.address, broker.pid
         if options.steady:
-            pids = {"slipstream": server.pid, "kafka": broker.pid}
             runs = {
                 name: run_steady(name, addresses[name], options.steady, pids[name])
                 for name in addresses

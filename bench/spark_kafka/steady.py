@@ -3,8 +3,9 @@
 20,000 messages of 200 bytes a second come from a process of their own, once the query has seen a
 first row. The lag of a micro-batch is the age of its oldest row, by the time that the server has
 given it, when the batch is done; while none is done it is the age of the newest row of the last
-one. The first seconds, in which Spark warms up, are drawn and not judged. As a program the module
-publishes to the server at an address, as many messages as it is told.
+one. The first seconds, in which Spark warms up, are drawn and not judged. Of the Python workers
+the largest counts: Spark starts another one whenever two tasks happen to run at a time. As a
+program the module publishes to the server at an address, as many messages as it is told.
 """
 
 import asyncio
@@ -40,12 +41,13 @@ SAMPLE_SECONDS = 1.0
 
 
 class Sample(NamedTuple):
-    """One second: seconds since the start, lag in seconds, megabytes that each holds."""
+    """One second: seconds since the start, lag in seconds, megabytes that the server and the
+    largest worker hold."""
 
     at: float
     lag: float
     server: float
-    workers: float
+    worker: float
     rows: int
 
 
@@ -123,7 +125,7 @@ def _sample(
         at = time.monotonic() - begin
         if not running.isActive:
             raise RuntimeError(f"the query ended after {at:.0f} s: {running.exception()}")
-        held = sum(_resident(worker) for worker in workers(spark))
+        held = max((_resident(worker) for worker in workers(spark)), default=0.0)
         found.append(Sample(at, watch.lag(), _resident(pid), held, watch.rows))
 
 
@@ -181,24 +183,32 @@ def rows_of(runs: dict[str, list[Sample]], seconds: float) -> list[report.Row]:
         name: statistics.median(sample.lag for sample in samples)
         for name, samples in judged.items()
     }
-    ours, theirs = runs["slipstream"], runs["kafka"]
     growths = [
         (
             f"{what}: its memory in the last quarter over the second",
-            *(_growth([getattr(sample, field) for sample in run]) for run in (ours, theirs)),
+            {
+                name: _growth([getattr(sample, field) for sample in samples])
+                for name, samples in runs.items()
+            },
             f"≤ {GROWTH_MAX:g}",
             GROWTH_MAX,
         )
-        for what, field in (("server", "server"), ("Python workers", "workers"))
+        for what, field in (("server", "server"), ("Python worker", "worker"))
     ]
     told = [
-        ("the most that a micro-batch is behind (s)", *lags.values(), "≤ 2", LAG_MAX_SECONDS),
-        ("the same, median of the seconds (s)", *middle.values(), "", float("inf")),
+        ("the most that a micro-batch is behind (s)", lags, "≤ 2", LAG_MAX_SECONDS),
+        ("the same, median of the seconds (s)", middle, "", float("inf")),
         *growths,
     ]
     return [
-        {"name": name, "ours": own, "theirs": other, "goal": goal, "met": own <= most}
-        for name, own, other, goal, most in told
+        {
+            "name": name,
+            "ours": found["slipstream"],
+            "theirs": found.get("kafka"),
+            "goal": goal,
+            "met": found["slipstream"] <= most,
+        }
+        for name, found, goal, most in told
     ]
 
 
@@ -216,10 +226,10 @@ def draw(runs: dict[str, list[Sample]]) -> None:
     import matplotlib.pyplot as plt
 
     figure, (lag, memory) = plt.subplots(1, 2, figsize=(11.2, 4.4), dpi=110)
-    for (name, samples), color in zip(runs.items(), COLORS.values(), strict=True):
+    for (name, samples), color in zip(runs.items(), COLORS.values(), strict=False):
         times = [sample.at for sample in samples]
         lag.plot(times, [sample.lag for sample in samples], color=color, label=name)
-        for field, style in (("server", "-"), ("workers", "--")):
+        for field, style in (("server", "-"), ("worker", "--")):
             held = [getattr(sample, field) for sample in samples]
             if any(held):
                 memory.plot(times, held, style, color=color, label=f"{name}, {field}")
