@@ -757,7 +757,7 @@ class StreamStore:
         path = f"{self.path}/msgs"
         end = TwinFile(self._disk, f"{self.path}/end")
         used = cache or self._cache
-        is_young = any(name.startswith(_CREATED) for name in self._disk.list(self.path))
+        is_young = self._disk.exists(f"{self.path}/{_CREATED}{self.meta.stream_created}")
         references = self._late.references.get(path, [])
         log = open_log(
             self._disk, path, used, first_seq, self._segment_bytes, end, not is_young, references,
@@ -1070,9 +1070,13 @@ class Store:
         """
         directory = self._stream_of(path)
         if directory not in known:
-            if not self.disk.exists(directory):
+            created = record.stream_created
+            if created and self.disk.exists(f"{directory}/{_CREATED}{created}"):
+                known[directory] = created  # as nearly always, and quicker than a look at all names
+            elif self.disk.exists(directory):
+                known[directory] = self._created_at(directory)
+            else:
                 return False
-            known[directory] = self._created_at(directory)
         if not known[directory]:
             return record.kind != REMOVE
         return known[directory] == record.stream_created
