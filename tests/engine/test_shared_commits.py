@@ -423,6 +423,20 @@ def test_a_start_writes_again_what_a_damaged_entry_of_the_log_was_to_keep(
     assert [stored(again, name) for name in NAMES] == [[b"first", b"second", b"third"]] * 3
 
 
+def test_a_start_writes_again_what_was_erased_in_memory_alone(disk: SimulatedDisk) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    client.driver.advance(4 * SECOND)  # the log repeats nothing of that any more
+    publish_to_all(client, b"third")
+    client.driver.runner.hold()
+    client.publish("$JS.API.STREAM.MSG.DELETE.A", b'{"seq":1}')
+    disk.fail("sync")  # the server was killed before it could say what it has erased
+    found = stored(Driver(disk).start().client(), "A")
+    assert found == [b"second", b"third"]
+    disk.crash()
+    assert stored(Driver(disk).start().client(), "A") == found
+
+
 def test_a_start_leaves_out_a_stream_that_cannot_be_synced(
     disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ class _Scan:
     distrusted: bool = False  # something behind it has been damaged: nothing is taken for torn
     damaged: bool = False  # something in what was durable: no torn write
     groups: bool = False  # whether there are messages of groups
+    erased: int = SEQUENCE_MAX  # where the first message is that was destroyed
     ended: bool = False  # whether the segment was closed
 
     def prove(self, durable: int) -> None:
@@ -402,7 +403,8 @@ class _Found:
 
         That is so where this start has synced the end of it, and all before that is called durable
         by a COMMIT record or the commit log. They speak of syncs that have succeeded; what a failed
-        sync has left in the system's memory alone lies behind what they call so.
+        sync has left in the system's memory alone lies behind what they call so, unless it was
+        written over a message to destroy it.
         """
         segment = scan.segment
         one = self.repeated
@@ -410,7 +412,9 @@ class _Found:
             return False
         if scan.damaged or scan.holes or scan.torn or data[:HEADER_SIZE] != encode_header(segment):
             return False
-        return scan.durable >= one.start and _end_of_bytes(data, end) == end
+        if scan.durable < one.start or scan.erased < one.start:
+            return False
+        return _end_of_bytes(data, end) == end
 
     def wrote_again(self, segment: Segment, end: int, may_wait: bool) -> None:
         """A segment was written again up to `end`: that is to be durable, now or with others."""
@@ -672,7 +676,7 @@ def _scan_segment(
         elif record.kind in (MESSAGE, ERASED):
             if regions:
                 set_aside(segment.base + ids.size, record.seq - 1)
-            end = _take_place(segment, record, at, end)
+            end = _take_place(scan, record, at, end)
         else:
             # Its place says how many there were: what has no record was skipped, or is lost.
             if regions:
@@ -796,15 +800,16 @@ def _fill_places(segment: Segment, seq: int, at: int) -> None:
         segment.offsets.append(at)
 
 
-def _take_place(segment: Segment, record: Record, at: int, end: int) -> int:
+def _take_place(scan: _Scan, record: Record, at: int, end: int) -> int:
     """Fill the gap before a message that `read_run` stopped at; where that is to go on.
 
     Sequences without a record were skipped or are lost.
     """
-    assert segment.ids is not None
+    segment = scan.segment
     _fill_places(segment, record.seq, at)
     if record.kind == MESSAGE:
         return at
+    scan.erased = min(scan.erased, at)
     _fill_places(segment, record.seq + 1, at)
     return end
 
