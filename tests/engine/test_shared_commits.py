@@ -14,6 +14,7 @@ from slipstream.log.disk import File
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
+from slipstream.log.recovery import SECTOR, JointSync
 from slipstream.log.segment import HEADER_SIZE, Segment, decode_header, encode_header
 from slipstream.log.segment_bytes import SegmentCopy, write_again
 from slipstream.testing.driver import Client, Driver, encode
@@ -435,6 +436,41 @@ def test_a_start_writes_again_what_was_erased_in_memory_alone(disk: SimulatedDis
     assert found == [b"second", b"third"]
     disk.crash()
     assert stored(Driver(disk).start().client(), "A") == found
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_what_a_crash_has_torn_does_not_stay_behind_what_follows(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    client = begin(disk)
+    publish_to_all(client, b"second")
+    disk.crash()
+    path = segment_of(disk, "A")
+    disk.overwrite(path, 2 * SECTOR, b"torn")  # a batch of which the crash has left nothing else
+    run = JointSync.run
+
+    def failed(joint: JointSync, disk: SimulatedDisk) -> set[str]:
+        begin, left = disk.begin, [failing]
+
+        def refused(operation: str, epoch: int | None = None) -> None:
+            if operation == "sync" and left[0]:
+                left[0] -= 1
+                disk.fail("sync")
+            begin(operation, epoch)
+
+        monkeypatch.setattr(disk, "begin", refused)
+        return run(joint, disk)
+
+    monkeypatch.setattr(JointSync, "run", failed)
+    client = Driver(disk).start().client()
+    monkeypatch.undo()
+    if failing == 2:  # the logs together, and this one by itself
+        assert "could not be recovered" in " ".join(client.driver.js.problems)
+        client = Driver(disk).start().client()
+    assert client.store("A.x", b"third")["seq"] == 3
+    disk.crash()
+    assert b"torn" not in disk.read(path)
+    assert stored(Driver(disk).start().client(), "A") == [b"first", b"second", b"third"]
 
 
 def test_a_start_leaves_out_a_stream_that_cannot_be_synced(

@@ -20,6 +20,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -96,6 +97,8 @@ class JointSync:
         try:
             touched.sync(disk)
         except (OSError, StorageError):
+            for one in self._rewritten.values():
+                one.refused()
             return set(self._rewritten)
         failed = set()
         for directory, one in self._rewritten.items():
@@ -113,10 +116,18 @@ class _Rewritten:
     path: str
     file: File
     end: int
+    torn: bytes  # what lay after that, and is zeros now
 
     def cut(self) -> None:
         """All of it is durable: nothing is to say any more that it was not. Raises OSError."""
         self.file.truncate(self.end)
+
+    def refused(self) -> None:
+        """A sync has failed: the zeros may be in the system's memory alone. Who opens it next has
+        to find what the disk may have there. Never raises."""
+        if self.torn:
+            with suppress(OSError, StorageError):
+                self.file.pwrite(self.end, self.torn)
 
 
 def _go_on_at(file: File, end: int) -> None:
@@ -416,20 +427,26 @@ class _Found:
             return False
         return _end_of_bytes(data, end) == end
 
-    def wrote_again(self, segment: Segment, end: int, may_wait: bool) -> None:
-        """A segment was written again up to `end`: that is to be durable, now or with others."""
+    def wrote_again(self, segment: Segment, end: int, torn: bytes, may_wait: bool) -> None:
+        """A segment was written again up to `end`, with zeros over what was `torn` after that: that
+        is to be durable, now or with others."""
         assert segment.file is not None
-        self.rewritten = _Rewritten(segment.path, segment.file, end)
+        self.rewritten = _Rewritten(segment.path, segment.file, end, torn)
         if self.joint is None or not may_wait:
             self.settle()
 
     def settle(self) -> None:
         """Make durable what was written again. Blocks; raises OSError."""
         rewritten, self.rewritten = self.rewritten, None
-        if rewritten is not None:
+        if rewritten is None:
+            return
+        try:
             rewritten.file.sync()
             self.log.disk.sync_dir(self.log.directory)
-            rewritten.cut()
+        except (OSError, StorageError):
+            rewritten.refused()
+            raise
+        rewritten.cut()
 
     def _missing(self) -> list[tuple[int, int]]:
         """What the record of the log's end knows, and no segment has, and nothing has removed."""
@@ -711,9 +728,9 @@ def _scan_segment(
         if size == at:
             segment.file.truncate(at + 1)
         # What is torn after it is zeros then, durably: a crash would leave it in the next batch.
-        torn = bytes(_end_of_bytes(data, at) - at)
-        segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at] + torn)
-        found.wrote_again(segment, at, may_wait=not is_closed)
+        torn = data[at : _end_of_bytes(data, at)]
+        segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at] + bytes(len(torn)))
+        found.wrote_again(segment, at, torn, may_wait=not is_closed)
     if is_closed:
         segment.places = ids.size
         segment.closed = True
