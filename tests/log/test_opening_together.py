@@ -8,9 +8,12 @@ import pytest
 from slipstream.log.disk import OsDisk
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
-from slipstream.log.recovery import UNCUT_MAX
-from slipstream.log.stream_store import Store
+from slipstream.log.recovery import UNCUT_MAX, open_log
+from slipstream.log.segment import decode_header
+from slipstream.log.segment_bytes import Repeated
+from slipstream.log.stream_store import Store, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
+from tests.log import storing
 
 STREAMS = 30
 BODY = b"some body"
@@ -105,6 +108,45 @@ def test_a_joint_sync_that_fails_is_made_up_for_by_each_log_alone(nth: int) -> N
     assert messages(logs) == [[BODY] * 3] * STREAMS
     disk.crash()
     assert messages(opened(disk)) == [[BODY] * 3] * STREAMS
+
+
+@pytest.mark.parametrize("wrong", ["", "path", "salt", "start", "end", "header", "behind"])
+def test_a_log_is_written_again_unless_a_start_has_synced_all_that_may_be_in_memory_alone(
+    wrong: str,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = storing.opened(disk)
+    ends = []
+    for fails in (False, True):
+        storing.fill(log, 1)
+        batch = log.prepare_sync()
+        assert batch is not None
+        if fails:
+            disk.fail("sync")
+        batch.run()
+        assert (batch.error is not None) == fails
+        ends.append(batch.end_at)
+        if not fails:
+            log.finish_sync(batch)
+            log.do_jobs()
+    start, end = ends  # of what is in memory alone, and a start is said to have synced
+    [path] = disk.files(".seg")
+    salt = decode_header(disk.read(path)).salt
+    synced = Repeated(path, salt, start, end)
+    if wrong == "header":
+        disk.flip(path, 8 * 9)
+    elif wrong == "behind":
+        disk.overwrite(path, end + 40, b"torn")
+    elif wrong:
+        other: dict[str, object] = {"path": "another", "salt": 1, "start": end - 1, "end": end - 1}
+        synced = synced._replace(**{wrong: other[wrong]})
+    before = disk.calls["pwrite"]
+    again = open_log(disk, "log", copies=TwinFile(disk, "end"), repeated=synced)
+    assert storing.readable(again) == [1, 2]
+    assert (disk.calls["pwrite"] == before) == (not wrong)
+    if wrong:
+        disk.crash()
+        assert storing.readable(storing.opened(disk)) == [1, 2]
 
 
 @pytest.mark.parametrize("size", [len(BODY), UNCUT_MAX])
