@@ -409,8 +409,8 @@ class _Found:
             self.joint.add(log.directory, self.rewritten)
 
     def is_durable(self, scan: _Scan, data: bytes, end: int) -> bool:
-        """Whether all that was read of the last segment, which has nothing behind `end`, is durable
-        without being written again.
+        """Whether the last segment, which has nothing behind `end`, is durable without being
+        written again.
 
         That is so where this start has synced the end of it, and all before that is called durable
         by a COMMIT record or the commit log. They speak of syncs that have succeeded; what a failed
@@ -423,9 +423,7 @@ class _Found:
             return False
         if scan.damaged or scan.holes or scan.torn or data[:HEADER_SIZE] != encode_header(segment):
             return False
-        if scan.durable < one.start or scan.erased < one.start:
-            return False
-        return _end_of_bytes(data, end) == end
+        return one.start <= min(scan.durable, scan.erased)
 
     def wrote_again(self, segment: Segment, end: int, torn: bytes, may_wait: bool) -> None:
         """A segment was written again up to `end`, with zeros over what was `torn` after that: that
@@ -706,7 +704,8 @@ def _scan_segment(
             ended = record.kind == END
             last_ts = max(last_ts, record.ts)
     _settle_segment(log, segment, counts)
-    if _end_segment(scan, data, at, "" if ended else following) and not ended:
+    used = _end_of_bytes(data, at)
+    if _end_segment(scan, data, at, used, "" if ended else following) and not ended:
         scan.holes.append((at, 1, 0))
     scan.groups = counts.groups
     scan.ended = ended
@@ -719,7 +718,7 @@ def _scan_segment(
     # A footer keeps damage from being found again.
     ends = ended or scan.damaged or segment.format == 1
     is_closed = bool(following) or (end_of(segment) >= segment.base and ends)
-    if not is_closed and found.is_durable(scan, data, at):
+    if not is_closed and used == at and found.is_durable(scan, data, at):
         _go_on_at(segment.file, at)
     elif size != at or data[:HEADER_SIZE] != encode_header(segment):
         # It was not closed in order. What was read may be in the system's memory alone and, after a
@@ -728,7 +727,7 @@ def _scan_segment(
         if size == at:
             segment.file.truncate(at + 1)
         # What is torn after it is zeros then, durably: a crash would leave it in the next batch.
-        torn = data[at : _end_of_bytes(data, at)]
+        torn = data[at:used]
         segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at] + bytes(len(torn)))
         found.wrote_again(segment, at, torn, may_wait=not is_closed)
     if is_closed:
@@ -788,9 +787,9 @@ def _has_unwritten(data: bytes, start: int, end: int) -> bool:
     return in_zeros and begins
 
 
-def _end_segment(scan: _Scan, data: bytes, end: int, following: str) -> bool:
-    """What lies after the last whole record: zeros, a torn write, a damaged footer, or damage.
-    Whether something is not as it should be.
+def _end_segment(scan: _Scan, data: bytes, end: int, used: int, following: str) -> bool:
+    """What lies after the last whole record: zeros, a torn write, a damaged footer, or damage; from
+    `used` on there are zeros. Whether something is not as it should be.
 
     With `following` the segment did not come to its end, and the next one begins there.
     """
@@ -799,7 +798,6 @@ def _end_segment(scan: _Scan, data: bytes, end: int, following: str) -> bool:
     first, last = segment.base + segment.ids.size, 0
     if following:
         last = int(following[:20]) - 1
-    used = _end_of_bytes(data, end)
     if last >= first and end >= scan.durable:
         part = data[end:used]
         scan.torn.append(_Torn(end, part, segment.ids.size, first, last, is_end=True))
