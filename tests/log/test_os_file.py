@@ -57,6 +57,42 @@ def test_a_file_holds_what_was_appended_however_it_was_written(tmp_path: Path, s
     assert not any(Path(path).read_bytes()[len(model) :])
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_behind_the_end_of_its_data_a_file_has_only_zeros(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    path = str(tmp_path / "segment")
+    file = OsDisk().open(path)
+    for _ in range(chance.randrange(1, 8)):
+        data = chance.randbytes(chance.choice((1, 40, 4096, 70_000, 600_000)))
+        file.reserve(file.size() + len(data) + 8_000_000)
+        file.append(data)
+        if chance.random() < 0.7:
+            file.sync()
+    file.flush()
+    if chance.random() < 0.5:
+        file.pwrite(chance.randrange(9_000_000), b"torn")
+    again = OsDisk().open(path)
+    end, size = again.data_end(), again.size()
+    assert 0 < end <= size
+    assert not any(Path(path).read_bytes()[end:])
+    again.close()
+    file.close()
+
+
+def test_a_file_system_that_is_not_known_to_know_is_not_asked_where_data_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os_file, "KNOW_THEIR_DATA", ())
+    file = OsDisk().open(str(tmp_path / "segment"))
+    file.reserve(100_000)
+    file.append(b"data")
+    file.sync()
+    again = OsDisk().open(str(tmp_path / "segment"))
+    assert again.data_end() == again.size() >= 100_000
+    again.close()
+    file.close()
+
+
 @pytest.mark.parametrize("refuses", [False, True])
 def test_what_is_read_from_the_device_is_what_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool

@@ -242,7 +242,7 @@ class OsDisk:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     # No more than that: what the cache has of a file counts as data afterwards.
-                    size = data_end(fd, os.fstat(fd).st_size)
+                    size = data_end(fd, os.fstat(fd).st_size, self._buffers)
                     os.posix_fadvise(fd, 0, size, os.POSIX_FADV_WILLNEED)
                 finally:
                     os.close(fd)

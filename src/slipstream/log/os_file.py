@@ -15,8 +15,10 @@ page cache, with the same promises.
 
 import ctypes
 import errno
+import functools
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -31,6 +33,9 @@ SMALL_BATCH = 512 * 1024  # batches below this are worth zeros written ahead
 RESERVE_STEP_MIN = 4096
 RESERVE_STEP_MAX = 8 * 1024 * 1024
 UNRESERVED_STEP = 1024 * 1024
+# Linux's numbers of file systems that are asked where data ends: ext4, XFS, tmpfs.
+KNOW_THEIR_DATA = (0xEF53, 0x58465342, 0x01021994)
+_STATFS_BYTES = 256  # more than that structure takes anywhere
 FLUSHED_TOGETHER = 64  # files; who reads one of them may have to wait for all
 
 
@@ -41,9 +46,10 @@ def forget(fd: int, offset: int, size: int) -> None:
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 
-def data_end(fd: int, size: int) -> int:
-    """Where a file ends for which the file system has data; `size` where it cannot say that."""
-    if not hasattr(os, "SEEK_DATA"):
+def data_end(fd: int, size: int, buffers: "Buffers") -> int:
+    """Where the data of a file ends that has so many bytes; `size` on file systems that cannot say
+    that, or were known to call data a hole that was just written."""
+    if not buffers.knows_data(fd):
         return size
     end = 0
     while end < size:
@@ -54,6 +60,22 @@ def data_end(fd: int, size: int) -> int:
                 return end
             return size
     return size
+
+
+def _knows_its_data(fd: int) -> bool:
+    """Whether a file lies on one of `KNOW_THEIR_DATA`."""
+    statfs = _statfs()
+    found = ctypes.create_string_buffer(_STATFS_BYTES)
+    if statfs is None or statfs(fd, found):
+        return False
+    kind = int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+    return kind & 0xFFFFFFFF in KNOW_THEIR_DATA
+
+
+@functools.cache
+def _statfs() -> Callable[[int, object], int] | None:
+    """The call that tells the kind of a file's file system first; None where it is another one."""
+    return getattr(ctypes.CDLL(None), "fstatfs", None) if sys.platform == "linux" else None
 
 
 def full_or(error: OSError, what: str) -> Exception:
@@ -71,6 +93,15 @@ class Buffers:
         self._zeros: mmap.mmap | None = None
         # Whether a read can be asked for that does not wait for the disk.
         self.knows_what_is_near = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
+        self._know_their_data: dict[int, bool] = {}  # by the number of the device
+
+    def knows_data(self, fd: int) -> bool:
+        """Whether a file lies where it is known which of it is data."""
+        device = os.fstat(fd).st_dev
+        found = self._know_their_data.get(device)
+        if found is None:
+            found = self._know_their_data[device] = _knows_its_data(fd)
+        return found
 
     def take(self) -> mmap.mmap:
         """`BUFFER_BYTES` that nobody else uses."""
@@ -541,7 +572,7 @@ class OsFile:
         has appended is not asked for."""
         self._begin()
         try:
-            return data_end(self._fd, self._size)
+            return data_end(self._fd, self._size, self._buffers)
         finally:
             self._end()
 
