@@ -408,9 +408,31 @@ class _Found:
         if self.rewritten is not None and self.joint is not None:
             self.joint.add(log.directory, self.rewritten)
 
-    def is_durable(self, scan: _Scan, data: bytes, end: int) -> bool:
-        """Whether the last segment, which has nothing behind `end`, is durable without being
-        written again.
+    def make_durable(self, scan: _Scan, data: bytes, end: int, used: int, is_closed: bool) -> None:
+        """See to it that a segment is durable up to `end`, now or with others, and has only zeros
+        after that: there are more bytes up to `used`. `data` are what was read of it."""
+        segment = scan.segment
+        file, header = segment.file, encode_header(segment)
+        assert file is not None
+        if not is_closed and used == end and self._is_durable(scan, data, end):
+            _go_on_at(file, end)
+        elif file.size() != end or data[:HEADER_SIZE] != header:
+            # It was not closed in order. What was read may be in the system's memory alone and,
+            # after a sync that failed, taken for written: only writing it again makes it durable.
+            # Until then it has something after its end, so that the next start does so if this one
+            # fails.
+            if file.size() == end:
+                file.truncate(end + 1)
+            # What is torn is zeros then, durably: a crash would leave it in the next batch.
+            torn = data[end:used]
+            file.pwrite(0, header + data[HEADER_SIZE:end] + bytes(len(torn)))
+            self.rewritten = _Rewritten(segment.path, file, end, torn)
+            if self.joint is None or is_closed:
+                self.settle()
+
+    def _is_durable(self, scan: _Scan, data: bytes, end: int) -> bool:
+        """Whether the last segment, which has `data` up to `end` and nothing else, is durable
+        without being written again.
 
         That is so where this start has synced the end of it, and all before that is called durable
         by a COMMIT record or the commit log. They speak of syncs that have succeeded; what a failed
@@ -419,19 +441,13 @@ class _Found:
         """
         segment = scan.segment
         one = self.repeated
-        if one is None or one.path != segment.path or one.salt != segment.salt or one.end != end:
+        if one is None or (one.path, one.salt) != (segment.path, segment.salt):
             return False
-        if scan.damaged or scan.holes or scan.torn or data[:HEADER_SIZE] != encode_header(segment):
+        if one.end != end or data[:HEADER_SIZE] != encode_header(segment):
+            return False
+        if scan.damaged or scan.holes or scan.torn:
             return False
         return one.start <= min(scan.durable, scan.erased)
-
-    def wrote_again(self, segment: Segment, end: int, torn: bytes, may_wait: bool) -> None:
-        """A segment was written again up to `end`, with zeros over what was `torn` after that: that
-        is to be durable, now or with others."""
-        assert segment.file is not None
-        self.rewritten = _Rewritten(segment.path, segment.file, end, torn)
-        if self.joint is None or not may_wait:
-            self.settle()
 
     def settle(self) -> None:
         """Make durable what was written again. Blocks; raises OSError."""
@@ -636,7 +652,6 @@ def _scan_segment(
     assert segment.ids is not None
     assert segment.offsets is not None
     ids = segment.ids
-    size = segment.file.size()
     data = segment.file.pread(0, data_end)
     scan = _Scan(log, segment)
     base, durable = found.durable
@@ -718,18 +733,7 @@ def _scan_segment(
     # A footer keeps damage from being found again.
     ends = ended or scan.damaged or segment.format == 1
     is_closed = bool(following) or (end_of(segment) >= segment.base and ends)
-    if not is_closed and used == at and found.is_durable(scan, data, at):
-        _go_on_at(segment.file, at)
-    elif size != at or data[:HEADER_SIZE] != encode_header(segment):
-        # It was not closed in order. What was read may be in the system's memory alone and, after a
-        # sync that failed, taken for written: only writing it again makes it durable. Until then it
-        # has something after its end, so that the next start does so if this one fails.
-        if size == at:
-            segment.file.truncate(at + 1)
-        # What is torn after it is zeros then, durably: a crash would leave it in the next batch.
-        torn = data[at:used]
-        segment.file.pwrite(0, encode_header(segment) + data[HEADER_SIZE:at] + bytes(len(torn)))
-        found.wrote_again(segment, at, torn, may_wait=not is_closed)
+    found.make_durable(scan, data, at, used, is_closed)
     if is_closed:
         segment.places = ids.size
         segment.closed = True
