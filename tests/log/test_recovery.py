@@ -7,7 +7,7 @@ import pytest
 
 from slipstream.log.disk import OsDisk
 from slipstream.log.file_log import FileLog
-from slipstream.log.record import MESSAGE
+from slipstream.log.record import COMMIT_SIZE, MESSAGE, Record
 from slipstream.log.recovery import open_log
 from slipstream.log.segment import HEADER_SIZE, decode_header, scan_records
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -360,6 +360,34 @@ def test_what_a_killed_process_had_begun_is_no_loss(tmp_path: Path) -> None:
     fill(log, 40)
     commit(log)
     assert open_log(OsDisk(), str(tmp_path), segment_bytes=SEGMENT).last_seq == log.last_seq
+
+
+@pytest.mark.parametrize("torn", [0, COMMIT_SIZE])  # bytes of the last COMMIT record
+def test_a_sparse_copy_of_a_segment_has_the_messages_that_end_with_zeros(
+    tmp_path: Path, torn: int
+) -> None:
+    body = b"x".ljust(3 * 4096, b"\0")
+    log = open_log(OsDisk(), str(tmp_path))
+    for _ in range(2):
+        put(log, b"s", body)
+        commit(log)
+    [path] = tmp_path.glob("*.seg")
+    data = path.read_bytes()
+    end = len(data.rstrip(b"\0"))
+    data = data[: end - torn].ljust(len(data), b"\0")
+    path.unlink()
+    with path.open("wb") as file:
+        for at in range(0, len(data), 4096):
+            if data[at : at + 4096].strip(b"\0"):
+                file.seek(at)
+                file.write(data[at : at + 4096])
+        file.truncate(len(data))
+    log = open_log(OsDisk(), str(tmp_path))
+    record = Record()
+    for seq in (1, 2):
+        assert log.read(seq, record)
+        assert record.body() == body
+    assert log.lost.count == 0
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_dir"])

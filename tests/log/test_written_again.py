@@ -66,6 +66,16 @@ def test_a_message_that_was_erased_amid_others_stays_so() -> None:
     assert disk.read(PATH)[HEADER_SIZE:] == b"".join(whole)
 
 
+def test_an_erased_message_stays_so_if_the_zeros_that_it_ends_with_take_no_space() -> None:
+    batches = [message(0), message(1)]
+    at = [HEADER_SIZE, HEADER_SIZE + len(batches[0])]
+    disk = a_segment(batches[0] + message(1, ERASED))
+    file = disk.open(PATH)
+    assert file.data_end() < file.size()
+    write_again(disk, PATH, [copy(at[n], batches[n]) for n in range(2)])
+    assert disk.read(PATH)[HEADER_SIZE:] == batches[0] + message(1, ERASED)
+
+
 def test_a_later_copy_of_the_same_bytes_counts() -> None:
     first, second = message(0), message(1)
     disk = a_segment(bytes(len(first)))

@@ -647,12 +647,14 @@ def _find_salt(log: FileLog, segment: Segment, found: _Found) -> None:
 def _scan_segment(
     log: FileLog, found: _Found, segment: Segment, following: str, data_end: int
 ) -> None:
-    """Rebuild a segment's columns from its records. It has only zeros from `data_end` on."""
-    assert segment.file is not None
+    """Rebuild a segment's columns from its records. It has only zeros from `data_end` on, which may
+    be the end of a record."""
+    file = segment.file
+    assert file is not None
     assert segment.ids is not None
     assert segment.offsets is not None
     ids = segment.ids
-    data = segment.file.pread(0, data_end)
+    data = file.pread(0, data_end)
     scan = _Scan(log, segment)
     base, durable = found.durable
     if base >= segment.base:
@@ -697,7 +699,13 @@ def _scan_segment(
         if not end:
             end = next_whole(data, at, segment.salt, ids.size)
             if end < 0:
-                break
+                used = _end_of_bytes(data, at)
+                if used == at or data_end == file.size():
+                    break
+                data_end = file.size()
+                data = file.pread(0, data_end)
+                end = at
+                continue
             place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif place > PLACES_MAX or place < ids.size or not _may_be(segment, record, at, limit):
@@ -719,7 +727,6 @@ def _scan_segment(
             ended = record.kind == END
             last_ts = max(last_ts, record.ts)
     _settle_segment(log, segment, counts)
-    used = _end_of_bytes(data, at)
     if _end_segment(scan, data, at, used, "" if ended else following) and not ended:
         scan.holes.append((at, 1, 0))
     scan.groups = counts.groups

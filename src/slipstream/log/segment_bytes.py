@@ -322,6 +322,7 @@ def _write_parts(file: File, data_end: int, offset: int, parts: list[bytes], sal
     data = b"".join(parts)
     there = file.pread(offset, max(min(len(data), data_end - offset), 0))
     if there != data and there != bytes(len(there)):
+        there = there.ljust(len(data), b"\0")  # what was erased ends with zeros
         at = 0
         for n, part in enumerate(parts):
             parts[n] = _with_erased(there[at : at + len(part)], part, salt)

@@ -508,8 +508,8 @@ class SimulatedFile:
         return self._size
 
     def data_end(self) -> int:
-        """Where `append` writes next: nobody knows better."""
-        return self._size
+        """Where zeros begin, also those that a record ends with: a file may be a sparse copy."""
+        return len(self._node.data[: self._size].rstrip(b"\0"))
 
     def hold(self) -> None:
         """There are descriptors enough."""
