@@ -93,6 +93,20 @@ def test_a_file_system_that_is_not_known_to_know_is_not_asked_where_data_ends(
     file.close()
 
 
+def test_a_kernel_that_calls_data_a_hole_has_the_whole_file_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ext4 did before Linux 4.12, where reserved space was written through the page cache."""
+    file = OsDisk().open(str(tmp_path / "segment"))
+    file.reserve(100_000)
+    file.pwrite(0, b"data")
+    monkeypatch.setattr(os_file.os, "lseek", lambda fd, offset, whence: offset)
+    again = OsDisk().open(str(tmp_path / "segment"))
+    assert again.data_end() == again.size() >= 100_000
+    again.close()
+    file.close()
+
+
 @pytest.mark.parametrize("refuses", [False, True])
 def test_what_is_read_from_the_device_is_what_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool

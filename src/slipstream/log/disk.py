@@ -243,7 +243,8 @@ class OsDisk:
                 try:
                     # No more than that: what the cache has of a file counts as data afterwards.
                     size = data_end(fd, os.fstat(fd).st_size, self._buffers)
-                    os.posix_fadvise(fd, 0, size, os.POSIX_FADV_WILLNEED)
+                    if size:  # 0 would be all of it
+                        os.posix_fadvise(fd, 0, size, os.POSIX_FADV_WILLNEED)
                 finally:
                     os.close(fd)
 

@@ -54,11 +54,14 @@ def data_end(fd: int, size: int, buffers: "Buffers") -> int:
     end = 0
     while end < size:
         try:
-            end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+            found = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
         except OSError as error:
             if error.errno == errno.ENXIO:  # there is no more
                 return end
             return size
+        if found <= end:  # a kernel before 4.12 may call a hole what is data (ext4)
+            return size
+        end = found
     return size
 
 
