@@ -8,7 +8,7 @@ import pytest
 
 from slipstream.engine.stream.counters import DIGITS_MAX
 from slipstream.log.disk import OsDisk
-from slipstream.testing.driver import Client, Driver
+from slipstream.testing.driver import Client, Driver, encode
 
 
 def create(client: Client, **options: Any) -> None:
@@ -109,6 +109,14 @@ def test_what_a_message_says_of_sources_counts_alike_before_and_after_a_restart(
     assert client.api("STREAM.MSG.GET.C", {"last_by_subj": "c.b"})["message"]["hdrs"] == fields
     assert (before.get("val"), before.get("error")) == (after.get("val"), after.get("error"))
     assert before.get("val") == (None if sources == "x" else "6")
+
+
+def test_sources_that_are_not_utf8_break_their_counter_and_nothing_else(client: Client) -> None:
+    create(client)
+    headers = {"Nats-Incr": "5", "Nats-Counter-Sources": '{"?":null}'}
+    client.send(encode("c.a", b"", headers=headers).replace(b"?", b"\xff"))
+    assert count(client, "c.a", "1")["error"]["err_code"] == 10172
+    assert count(client, "c.b", "1")["val"] == "1"
 
 
 def test_within_a_batch_each_increment_adds_to_the_one_before(client: Client) -> None:

@@ -179,9 +179,10 @@ def test_an_object_that_is_gone_is_not_made_anew(store: Store) -> None:
     assert "is gone" in store.register.fault
 
 
-def test_what_is_no_register_is_left_alone(store: Store) -> None:
+@pytest.mark.parametrize("content", [b"hello", b'{"leader": "\xff"}'])
+def test_what_is_no_register_is_left_alone(store: Store, content: bytes) -> None:
     store.want(value(1, "n1"))
-    store.answer(store.read(), Found(b"hello", "1"))
+    store.answer(store.read(), Found(content, "1"))
     assert store.register.take_request() is None
     assert "something else" in store.register.fault
 

@@ -351,4 +351,7 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes) -> Message:
     """From bytes. Raises `msgspec.DecodeError`."""
-    return _DECODER.decode(data)
+    try:
+        return _DECODER.decode(data)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error

@@ -192,7 +192,7 @@ class OutsideRegister:
             return
         try:
             record = msgspec.json.decode(data, type=Record)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.fault = f"it holds something else than a register: {error}"
             self._read_later(now)
             return

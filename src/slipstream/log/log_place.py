@@ -142,7 +142,7 @@ def _read(disk: Disk, path: str, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.json.decode(disk.read(path), type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StorageError(
             f"{path} is damaged, so nobody knows which commit log belongs to which store: {error}; "
             "it is to name both, see docs/storage.md"

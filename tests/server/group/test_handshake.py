@@ -1,5 +1,6 @@
 """Two servers prove to each other that they share a secret, and what they say is checked."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,6 +98,15 @@ def test_a_stranger_is_known_by_its_first_bytes(data: bytes) -> None:
         with pytest.raises(StrangerError, match="does not speak the protocol"):
             other.feed(data)
     assert other.take() == b""
+
+
+@pytest.mark.parametrize("wrong", [b"\xff\xff", b"\xc0\xc0"])
+def test_a_greeting_that_cannot_be_read_is_refused_though_its_mac_is_right(wrong: bytes) -> None:
+    dialler, other = Handshake(SECRET, greeting("n1"), dials=False), sides()[1]
+    body = msgspec.msgpack.encode(greeting("n1")).replace(b"\xa2n1", b"\xa2" + wrong)
+    dialler._say(b"hello", body)
+    with pytest.raises(StrangerError, match="its greeting cannot be read"):
+        other.feed(dialler.take())
 
 
 def test_versions_that_do_not_go_together_say_so() -> None:

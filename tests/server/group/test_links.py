@@ -134,9 +134,12 @@ async def test_a_member_that_breaks_the_protocol_is_dialled_anew(group: Group) -
     await group.append(b"2")
 
 
-async def test_a_message_that_cannot_be_read_ends_the_connection(group: Group) -> None:
+@pytest.mark.parametrize("payload", [b"no message", b"\x93\xa1\xff"], ids=["kind", "utf-8"])
+async def test_a_message_that_cannot_be_read_ends_the_connection(
+    group: Group, payload: bytes
+) -> None:
     writer, frames = await linked(group.ports["n3"], "n1")
-    writer.write(frames.frame(b"no message"))
+    writer.write(frames.frame(payload))
     await until(lambda: group.logs["n3"].has("a message cannot be read"), "it is refused")
     await group.append(b"2")
     writer.close()

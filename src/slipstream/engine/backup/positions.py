@@ -15,7 +15,7 @@ from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig
 from slipstream.engine.consumer.consumer import Consumer
 from slipstream.engine.consumer.state import pack_position
 from slipstream.engine.protocol.errors import ApiError
-from slipstream.engine.protocol.json_body import convert, decode
+from slipstream.engine.protocol.json_body import convert, decode, parse
 from slipstream.errors import CorruptionError
 from slipstream.log.base import Log
 from slipstream.log.segment import SEQUENCE_MAX
@@ -153,7 +153,7 @@ def read_entry(name: str, content: bytes) -> ArchivedConsumer:
     """The consumer of an entry. Raises `CorruptionError`."""
     what = f"consumer {name} of the archive"
     try:
-        entry = msgspec.json.decode(content, type=_Entry)
+        entry = parse(content, _Entry)
         bounded = decode(msgspec.json.encode(entry.config))
         config: ConsumerConfig = convert(bounded, ConsumerConfig, ConsumerConfig.words, False)
     except (msgspec.MsgspecError, ApiError) as error:

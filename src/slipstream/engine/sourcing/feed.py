@@ -20,7 +20,7 @@ import msgspec
 
 from slipstream.engine.protocol.configurations import StreamSource
 from slipstream.engine.protocol.errors import ApiError, ErrorBody
-from slipstream.engine.protocol.json_body import INT64_MAX, read_number
+from slipstream.engine.protocol.json_body import INT64_MAX, parse, read_number
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Follower, Service
 from slipstream.engine.stream.upstream_checks import API_PREFIX, index_name, short_hash
@@ -292,7 +292,7 @@ class Feed(Follower):
         self.account.remove_service(self._reply, self._answers)
         self._reply = b""
         try:
-            answer = msgspec.json.decode(message.body(), type=ConsumerAnswer)
+            answer = parse(message.body(), ConsumerAnswer)
         except msgspec.MsgspecError:
             self._again()  # whatever it is, it is no answer of JetStream
             return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.engine.protocol.errors import ApiError
+from slipstream.engine.protocol.json_body import parse
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.stream.staging import Staged
 from slipstream.log.record import Record
@@ -186,7 +187,7 @@ def _seen(last: Record | None) -> dict[str, dict[str, str]]:
     if not value:
         return {}
     try:
-        found = msgspec.json.decode(value, type=dict[str, dict[str, str] | None] | None)
+        found = parse(value, dict[str, dict[str, str] | None] | None)
     except msgspec.MsgspecError:
         raise ApiError(ErrorCode.MESSAGE_COUNTER_BROKEN) from None
     return {source: subjects or {} for source, subjects in (found or {}).items()}
@@ -200,7 +201,7 @@ def _total(last: Record | None) -> _int:
 def _read_total(body: bytes) -> _int:
     """The number in a stored message. Raises `ApiError` MESSAGE_COUNTER_BROKEN."""
     try:
-        return _number(msgspec.json.decode(body, type=Total).val)
+        return _number(parse(body, Total).val)
     except msgspec.MsgspecError:
         raise ApiError(ErrorCode.MESSAGE_COUNTER_BROKEN) from None
 

@@ -145,7 +145,7 @@ class Handshake:
         if self._stage is not _Stage.PROOF:
             try:
                 self._other = msgspec.msgpack.decode(body, type=Greeting)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise StrangerError("its greeting cannot be read") from error
             if len(self._other.nonce) != NONCE_SIZE:
                 raise StrangerError("its greeting cannot be read")

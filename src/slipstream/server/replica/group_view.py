@@ -58,7 +58,7 @@ class GroupView:
         if said != before:
             try:
                 facts = msgspec.json.decode(said, type=ServerFacts)
-            except msgspec.MsgspecError:  # of another version
+            except (msgspec.MsgspecError, UnicodeDecodeError):  # of another version
                 facts = None
             self._said[name] = (said, facts)
         return facts
