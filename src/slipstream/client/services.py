@@ -665,7 +665,7 @@ class Discovery:
             async for answer in answers:
                 try:
                     said = msgspec.convert(_without_nulls(msgspec.json.decode(answer.data)), kind)
-                except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                     # Somebody else answers too; the services are to be found all the same.
                     self._connection.report_error(
                         ProtocolError(f"services: an answer to {subject} cannot be read: {error}")

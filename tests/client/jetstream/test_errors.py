@@ -148,8 +148,9 @@ async def test_an_account_without_jetstream_says_so(
         await slipstream.connect(server.url, user="a", password="b")
 
 
-async def test_an_answer_of_somebody_else_is_told_apart(js: JetStream) -> None:
-    await js.connection.subscribe("answers.of.another", handler=lambda m: m.respond(b"no JSON"))
+@pytest.mark.parametrize("answer", [b"no JSON", b'{"stream": "\xff"}'])
+async def test_an_answer_of_somebody_else_is_told_apart(js: JetStream, answer: bytes) -> None:
+    await js.connection.subscribe("answers.of.another", handler=lambda m: m.respond(answer))
     with pytest.raises(errors.InvalidAnswerError):
         await js.publish("answers.of.another", b"x", timeout=timedelta(seconds=5))
 

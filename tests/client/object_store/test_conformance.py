@@ -190,9 +190,11 @@ async def test_an_info_is_written_as_go_writes_it(js: JetStream, store: ObjectSt
     }
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{}", "not json", '{"name": 7}', '{"headers": 7}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b"not json", b'{"name": 7}', b'{"headers": 7}', b'{"name": "\xff"}']
+)
 async def test_what_is_no_info_is_said_to_be_none(
-    js: JetStream, store: ObjectStore, body: str
+    js: JetStream, store: ObjectStore, body: bytes
 ) -> None:
     await js.publish(meta_subject(store.bucket, "x"), body)
     with pytest.raises(BadObjectInfoError, match="cannot be read"):

@@ -127,7 +127,7 @@ def read_answer(message: Message, endpoint: str) -> dict[str, Any]:
     """An answer's JSON without its `type`. Raises the `ApiError` in it, `InvalidAnswerError`."""
     try:
         answer = msgspec.json.decode(message.data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidAnswerError(
             f"{endpoint}: the answer is not a JSON object but {message.data[:80]!r}"
         ) from error

@@ -247,7 +247,7 @@ def read_ack(data: bytes, asked: str) -> PubAck:
     """Read an acknowledgement; raises the `ApiError` that it carries."""
     try:
         ack = msgspec.json.decode(data, type=PubAck)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _no_ack(asked, data) from error
     if ack.sequence <= 0 or not ack.stream:
         body = msgspec.json.decode(data)
@@ -492,7 +492,7 @@ class AckInbox(Sink):
             self.on_ack(publication.message(), ack)
 
     def _explain(self, publication: Publication, body: bytes, error: Exception) -> Exception:
-        if not isinstance(error, msgspec.DecodeError):
+        if not isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
             return error
         try:
             read_ack(body, f"publish to {publication.subject.decode()!r}")

@@ -233,7 +233,7 @@ def read_info(data: bytes, timestamp_ns: int) -> ObjectInfo:
         if "headers" in raw:
             raw["headers"] = multi_map(raw["headers"])  # nats-py writes text for lists of one
         info = msgspec.convert(raw, ObjectInfo)
-    except (msgspec.MsgspecError, AttributeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError) as error:
         raise BadObjectInfoError(
             f"what describes an object cannot be read: {error}. It was written by something that "
             "is no object store"
