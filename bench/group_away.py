@@ -19,7 +19,7 @@ from bench.programs import LOADGEN
 from bench.servers import check_installed
 
 STREAM, SUBJECT = "AWAY", "away.a"
-BEFORE = 500_000  # messages
+BEFORE = 4_000_000  # messages, until the disk is as busy as it will be
 EACH = 1_000_000  # messages of one run of the load generator
 WITHIN_SECONDS = 600.0
 LOOK_SECONDS = 0.25

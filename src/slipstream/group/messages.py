@@ -287,6 +287,7 @@ class AskCheckpoint(_Message, frozen=True):
     """Send me what the entries have come to."""
 
     transfer: int  # a random number, which is in all that is said about it
+    held: bytes = b""  # what need not be sent, as the drivers understand it
 
 
 class CheckpointBegin(_Message, frozen=True):

@@ -38,14 +38,21 @@ class Applied(Protocol):
     def keep(self) -> None:
         """Make durable what was applied."""
 
-    def copy(self, random: Random, first: int) -> tuple[int, Iterator[Piece]]:
-        """A checkpoint up to an index, not before `first`: that and its pieces."""
+    def held(self) -> Piece:
+        """What need not be sent here of a checkpoint that is asked for."""
+
+    def copy(self, random: Random, first: int, held: Piece) -> tuple[int, Iterator[Piece]]:
+        """A checkpoint up to an index, not before `first`, for who has what is `held`: that index
+        and its pieces."""
 
     def begin_install(self) -> None:
         """A checkpoint is about to take the place of what was applied."""
 
     def install(self, index: int, pieces: list[Piece]) -> None:
         """It does so."""
+
+    def break_off(self, index: int, pieces: list[Piece]) -> None:
+        """No more pieces of it come than these first ones."""
 
     def crash(self, random: Random) -> None:
         """The power fails."""
@@ -88,7 +95,10 @@ class AppliedEntries:
         """Have what was applied survive a crash."""
         self._kept = list(self._entries)
 
-    def copy(self, random: Random, first: int) -> tuple[int, Iterator[list[Entry]]]:
+    def held(self) -> None:
+        """Nothing."""
+
+    def copy(self, random: Random, first: int, held: None) -> tuple[int, Iterator[list[Entry]]]:
         """The entries up to one of those that are here."""
         index = random.choice((random.randint(first, len(self._entries)), len(self._entries)))
         content = self._entries[:index]
@@ -104,6 +114,9 @@ class AppliedEntries:
         """Have the entries of a checkpoint instead, durably."""
         self._entries = [entry for piece in pieces for entry in piece]
         self.keep()
+
+    def break_off(self, index: int, pieces: list[list[Entry]]) -> None:
+        """All of it is to come anew."""
 
     def crash(self, random: Random) -> None:
         """What was not kept goes, with the next `open`."""

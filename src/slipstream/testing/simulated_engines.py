@@ -20,6 +20,7 @@ from slipstream.group import Entry, Mark, Member, NotLeaderError
 from slipstream.model.durations import MILLISECOND, SECOND
 from slipstream.server.replica.group_disk import LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
+from slipstream.server.replica.store_copy import PIECE_BYTES, Held
 from slipstream.server.replica.store_directory import StoreDirectory
 from slipstream.testing.driver import BEGIN, Message
 from slipstream.testing.engine_history import EngineHistory
@@ -35,6 +36,7 @@ OPEN_AGAIN = 200 * MILLISECOND  # after a leader could not open the store
 HOP = MILLISECOND // 100  # from a lane to the group's thread
 FULL_AGAIN = 50 * MILLISECOND  # after which files that had no space are written to again
 CAPACITY = 1 << 40  # bytes of a disk that is not full
+SMALL_PIECE_BYTES = 2048  # of a copy that takes many of them
 CLIENT_DELAY_MAX = 2 * MILLISECOND
 CONNECTED_MAX = 10 * SECOND  # after the end of all faults until everything was read
 
@@ -73,12 +75,16 @@ class AppliedFiles:
         """Make durable what was applied."""
         self.directory.keep()
 
-    def copy(self, random: Random, first: int) -> tuple[int, Iterator[bytes]]:
+    def held(self) -> Held:
+        """Which files need not be sent."""
+        return self.directory.held()
+
+    def copy(self, random: Random, first: int, held: Held) -> tuple[int, Iterator[bytes]]:
         """The files as they are now."""
-        snapshot = self.directory.snapshot()
+        snapshot = self.directory.snapshot(held)
 
         def pieces() -> Iterator[bytes]:
-            yield from snapshot.pieces()
+            yield from snapshot.pieces(random.choice((PIECE_BYTES, SMALL_PIECE_BYTES)))
             snapshot.close()
 
         return snapshot.index, pieces()
@@ -88,10 +94,14 @@ class AppliedFiles:
 
     def install(self, index: int, pieces: list[bytes]) -> None:
         """They do so."""
-        self.directory.begin_install()
+        self.break_off(index, pieces)
+        self.directory.install()
+
+    def break_off(self, index: int, pieces: list[bytes]) -> None:
+        """Some of them have come."""
+        self.directory.begin_install(index)
         for piece in pieces:
             self.directory.take(piece)
-        self.directory.install(index)
 
     def crash(self, random: Random) -> None:
         """The power fails."""

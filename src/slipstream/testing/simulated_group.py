@@ -89,9 +89,11 @@ class Transfer:
 
     @property
     def pieces(self) -> list[Piece]:
-        """Those of the answer that has begun, in order."""
-        numbers = sorted(number for answer, number in self._pieces if answer is self.answer)
-        return [self._pieces[self.answer, number] for number in numbers]
+        """Those of the answer that has begun, in order, up to the first one that is missing."""
+        found: list[Piece] = []
+        while (self.answer, len(found)) in self._pieces:
+            found.append(self._pieces[self.answer, len(found)])
+        return found
 
 
 class Server:
@@ -622,12 +624,18 @@ class SimulatedGroup:
     def _install(self, server: Server, member: Member) -> None:
         """Go on with the checkpoint that a server is sent, or ask for one."""
         transfer = server.transfer
-        if transfer is not None and self.now >= transfer.until:
+        if transfer is not None and (self.now >= transfer.until or self._breaks(transfer)):
+            if transfer.mark is not None and member.may_install:
+                try:
+                    server.applied.break_off(transfer.mark.index, transfer.pieces)
+                except (OSError, DiskFullError) as error:
+                    self._install_failed(server, error)
+                    return
             transfer = server.transfer = None
         source = member.checkpoint_source()
         if transfer is None and source:
             server.transfer = transfer = Transfer(self.now + TRANSFER_MAX)
-            self._send(server, self.servers[source], self._asking(server, transfer, source))
+            self._ask_checkpoint(server, transfer, source)
         if transfer is None or transfer.mark is None or not member.may_install:
             return
         if not server.is_half:
@@ -668,8 +676,13 @@ class SimulatedGroup:
         """Whether what a server has applied is what it says."""
         return True
 
-    def _asking(self, server: Server, transfer: Transfer, asked: str) -> Callable[[], None]:
-        source = self.servers[asked]
+    def _breaks(self, transfer: Transfer) -> bool:
+        """Whether a transfer that has begun is over before it is whole."""
+        is_on_its_way = bool(transfer.pieces) and not transfer.is_complete
+        return is_on_its_way and self._has_faults and self.random.random() < 0.02
+
+    def _ask_checkpoint(self, server: Server, transfer: Transfer, asked: str) -> None:
+        source, held = self.servers[asked], server.applied.held()
 
         def answer() -> None:
             member = source.member
@@ -678,7 +691,7 @@ class SimulatedGroup:
             if member.is_installing or not self._may_copy(source):
                 return
             try:
-                index, pieces = source.applied.copy(self.random, member.log.base.index)
+                index, pieces = source.applied.copy(self.random, member.log.base.index, held)
             except (OSError, StorageError):  # it is asked again
                 return
             mark = member.checkpoint_mark(index)
@@ -711,7 +724,7 @@ class SimulatedGroup:
 
             return begun
 
-        return answer
+        self._send(server, source, answer)
 
     # -- what may happen -------------------------------------------------------------------------
 

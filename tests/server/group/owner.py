@@ -67,7 +67,11 @@ class Owner:
                 if self._trims:
                     host.trim(len(self.applied))
 
-    async def open(self) -> Bodies:
+    def held(self) -> bytes:
+        return b"nothing"
+
+    async def open(self, held: bytes) -> Bodies:
+        assert held == self.held()
         self.open_count += 1
         return Bodies(self, list(self.applied))
 

@@ -1,10 +1,11 @@
-"""Whom a server asks for a checkpoint, and when."""
+"""Whom a server asks for a checkpoint, and when; how fast one is sent."""
 
 from typing import cast
 
 from slipstream.group import Member, Message
 from slipstream.group.messages import AskCheckpoint
-from slipstream.server.group.transfers import Transfers
+from slipstream.model.durations import MILLISECOND, SECOND
+from slipstream.server.group.transfers import AT_REST, RATE, Transfers, _Pace
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
 from tests.server.group.hosts import Lines
@@ -38,3 +39,32 @@ async def test_a_server_is_asked_once_there_is_a_link_to_it() -> None:
     ((receiver, message),) = sent
     assert receiver == "n2"
     assert isinstance(message, AskCheckpoint)
+
+
+def rate_of(pace: _Pace, clock: list[int], end: list[int], entries: int, count: int = 200) -> float:
+    """Bytes a second of pieces of 512 KiB that take 1 ms each, while the log gets `entries` with
+    each of them."""
+    begin, size = clock[0], 512 * 1024
+    for _ in range(count):
+        clock[0] += MILLISECOND
+        end[0] += entries
+        clock[0] += int(pace.after(size) * SECOND)
+    return count * size * SECOND / (clock[0] - begin)
+
+
+def test_a_source_with_entries_to_see_to_takes_its_time() -> None:
+    clock, end = [0], [7]
+    pace = _Pace(RATE, lambda: end[0], lambda: clock[0])
+    at_rest = rate_of(pace, clock, end, 0)
+    assert at_rest > 4 * RATE
+    assert 0.9 * RATE < rate_of(pace, clock, end, 1) < 1.05 * RATE
+    clock[0] += AT_REST
+    assert rate_of(pace, clock, end, 0) == at_rest
+
+
+def test_a_piece_that_was_held_up_is_not_made_up_for() -> None:
+    clock, end = [0], [7]
+    pace = _Pace(RATE, lambda: end[0], lambda: clock[0])
+    rate_of(pace, clock, end, 1)
+    clock[0] += 10 * SECOND
+    assert rate_of(pace, clock, end, 1) < 1.05 * RATE

@@ -328,8 +328,8 @@ async def test_files_that_may_be_ahead_are_sent_by_who_leads_alone(tmp_path: Pat
     StoreDirectory(OsDisk(), f"{one.path}/store", 0)
     one.replica.directory = StoreDirectory(OsDisk(), f"{one.path}/store", 7)
     with pytest.raises(StorageError, match="may be ahead of what is known"):
-        await one.replica.open()
+        await one.replica.open(b"")
     one.replica._led = 1
-    copy = await one.replica.open()
+    copy = await one.replica.open(b"")
     assert copy.index == 0
     await copy.close()

@@ -13,93 +13,11 @@ from slipstream.group import Entry
 from slipstream.log.disk import OsDisk
 from slipstream.server.replica import store_directory
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
-from slipstream.server.replica.store_directory import PIECE_BYTES, SPACE_BYTES, StoreDirectory
+from slipstream.server.replica.store_directory import SPACE_BYTES, StoreDirectory
 from slipstream.testing.simulated_disk import SimulatedDisk, SimulatedFile
+from tests.server.replica.histories import History
 
 ROOT = "group/store"
-
-
-class History:
-    """Random operations, as entries, and what the files hold after each of them."""
-
-    def __init__(self, random: Random, count: int) -> None:
-        self._random = random
-        self._files: dict[str, bytes] = {}
-        self._directories = {""}
-        self.entries: list[bytes] = []
-        self.states: list[dict[str, bytes]] = [{}]
-        while len(self.entries) < count:
-            operations = self._some()
-            if operations:
-                self.entries.append(encode_operations(operations))
-                self.states.append(dict(self._files))
-
-    def _some(self) -> list[Operation]:
-        if self._files and self._random.random() < 0.25:
-            return self._rename()
-        return [one for _ in range(self._random.randint(1, 3)) for one in self._one()]
-
-    def _one(self) -> list[Operation]:
-        random, files = self._random, self._files
-        above = random.choice(sorted(self._directories))
-        path = f"{above}/{random.choice('abcd')}".lstrip("/")
-        below = f"{above}/{random.choice('XYZ')}".lstrip("/")  # names of directories
-        kind = random.choice((Kind.WRITE, Kind.WRITE, Kind.WRITE, *Kind))
-        if kind is Kind.CREATE:
-            files.setdefault(path, b"")
-            return [Operation(kind, path)]
-        if kind is Kind.MAKE_DIRECTORY and below.count("/") < 2:
-            self._directories.add(below)
-            return [Operation(kind, below)]
-        if kind is Kind.REMOVE and path in files:
-            del files[path]
-            return [Operation(kind, path)]
-        if kind is Kind.REMOVE_TREE and below in self._directories:
-            self._forget(below)
-            return [Operation(kind, below)]
-        if path in files and kind is Kind.TRUNCATE:
-            size = random.randint(0, 30)
-            files[path] = files[path][:size].ljust(size, b"\0")
-            return [Operation(kind, path, offset=size)]
-        if path in files and kind is Kind.WRITE:
-            offset, data = random.randint(0, 1000), random.randbytes(random.randint(1, 1500))
-            before = files[path].ljust(offset, b"\0")
-            files[path] = before[:offset] + data + before[offset + len(data) :]
-            return [Operation(kind, path, data, offset)]
-        return []
-
-    def _rename(self) -> list[Operation]:
-        names = sorted({*self._files, *self._directories} - {""})
-        old = self._random.choice(names)
-        above = old.rpartition("/")[0]
-        names = "abcd" if old in self._files else "XYZ"
-        new = f"{above}/{self._random.choice(names)}".lstrip("/")
-        if new == old or new in self._directories:
-            return []
-        if old in self._files:
-            self._files[new] = self._files.pop(old)
-        else:
-            self._move(old, new)
-        return [Operation(Kind.RENAME, old, other=new)]
-
-    def _move(self, old: str, new: str) -> None:
-        for names in (set(self._files), set(self._directories)):
-            for path in names:
-                if path == old or path.startswith(f"{old}/"):
-                    there = new + path[len(old) :]
-                    if path in self._files:
-                        self._files[there] = self._files.pop(path)
-                    else:
-                        self._directories.discard(path)
-                        self._directories.add(there)
-
-    def _forget(self, above: str) -> None:
-        below = f"{above}/"
-        self._directories = {
-            one for one in self._directories if one != above and not one.startswith(below)
-        }
-        for path in [one for one in self._files if one.startswith(below)]:
-            del self._files[path]
 
 
 def contents(disk: SimulatedDisk) -> dict[str, bytes]:
@@ -188,10 +106,11 @@ def test_a_damaged_note_counts_for_nothing_beside_a_whole_one() -> None:
         disk.overwrite(f"{ROOT}/applied.{n}", 0, b"\xff\xff")
     unknown = StoreDirectory(disk, ROOT, 3)
     assert unknown.is_unknown
-    unknown.begin_install()
+    assert not unknown.held().index
+    unknown.begin_install(3)
     for piece in directory.snapshot().pieces():
         unknown.take(piece)
-    unknown.install(3)
+    unknown.install()
     assert StoreDirectory(disk, ROOT, 3).applied == 3
 
 
@@ -226,7 +145,7 @@ def test_files_of_another_server_that_find_no_space_leave_none_of_it_taken() -> 
     disk.capacity = before + 50_000
 
     def take_all() -> None:
-        here.begin_install()
+        here.begin_install(1)
         for piece in there.snapshot().pieces():
             here.take(piece)
 
@@ -236,7 +155,7 @@ def test_files_of_another_server_that_find_no_space_leave_none_of_it_taken() -> 
     assert disk.used() == before
     disk.capacity = enough
     take_all()
-    here.install(1)
+    here.install()
     assert disk.read(f"{ROOT}/files/a") == bytes(range(256)) * 400
 
 
@@ -244,7 +163,7 @@ def test_a_system_without_space_for_files_of_another_server_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = StoreDirectory(SimulatedDisk(Random(1)), ROOT, 0)
-    here.begin_install()
+    here.begin_install(1)
 
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -252,14 +171,6 @@ def test_a_system_without_space_for_files_of_another_server_says_so(
     monkeypatch.setattr(SimulatedFile, "pwrite", fail)
     with pytest.raises(DiskFullError, match="no space left on the disk while installing"):
         here.take(encode_operations([Operation(Kind.WRITE, "a", b"x")]))
-
-
-def files_below(path: Path) -> dict[str, bytes]:
-    return {
-        str(one.relative_to(path)): one.read_bytes().rstrip(b"\0")
-        for one in path.rglob("*")
-        if one.is_file()
-    }
 
 
 def test_nobody_waits_for_a_snapshot_to_apply_an_entry_at_once(
@@ -273,44 +184,11 @@ def test_nobody_waits_for_a_snapshot_to_apply_an_entry_at_once(
         with ThreadPoolExecutor(1) as other:
             answers.append(other.submit(directory.apply_here, [entry]).result())
 
-    monkeypatch.setattr(store_directory, "_link_tree", link_tree)
+    monkeypatch.setattr(store_directory, "link_tree", link_tree)
     assert directory.snapshot().index == 0
     assert answers == [False]
     assert directory.apply_here([entry])
     assert directory.applied == 1
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_copy_made_while_entries_go_on_becomes_the_same(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
-    history = History(random, 120)
-    here = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
-    entries = iter(enumerate(history.entries, 1))
-
-    def go_on(count: int) -> None:
-        for index, body in [next(entries) for _ in range(count)]:
-            here.apply(index, body)
-
-    go_on(40)
-    snapshot = here.snapshot()
-    assert snapshot.index == 40
-    there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
-    there.apply(1, encode_operations([Operation(Kind.CREATE, "of before")]))
-    there.begin_install()
-    for pieces, piece in enumerate(snapshot.pieces()):
-        there.take(piece)
-        if pieces % 4 == 0 and here.applied < 80:
-            go_on(1)
-    go_on(120 - here.applied)
-    there.install(40)
-    snapshot.close()
-    assert not list((tmp_path / "here" / "checkpoint").iterdir())
-    for index in range(41, 121):
-        there.apply(index, history.entries[index - 1])
-    wanted = {path: data.rstrip(b"\0") for path, data in history.states[-1].items()}
-    assert files_below(tmp_path / "there" / "files") == wanted
-    assert files_below(tmp_path / "here" / "files") == wanted
-    assert StoreDirectory(OsDisk(), f"{tmp_path}/there", 120).applied >= 40
 
 
 def test_what_is_noted_right_after_a_rename_has_the_rename() -> None:
@@ -333,21 +211,6 @@ def test_what_is_noted_right_after_a_rename_has_the_rename() -> None:
     directory._note_lock = Lock()  # type: ignore[assignment]
     directory.apply(2, encode_operations([Operation(Kind.RENAME, "a", other="b")]))
     assert noted == [2]
-
-
-def test_a_copy_has_the_zeros_at_the_end_of_a_file(tmp_path: Path) -> None:
-    """They may be the end of a message."""
-    here = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
-    data = b"head" + bytes(PIECE_BYTES * 3)
-    here.apply(
-        1, encode_operations([Operation(Kind.CREATE, "a"), Operation(Kind.WRITE, "a", data)])
-    )
-    there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
-    there.begin_install()
-    for piece in here.snapshot().pieces():
-        there.take(piece)
-    there.install(1)
-    assert (tmp_path / "there" / "files" / "a").read_bytes() == data
 
 
 def test_a_lack_of_descriptors_is_not_a_disk_that_fails() -> None:

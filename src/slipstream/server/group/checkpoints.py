@@ -39,8 +39,12 @@ class Checkpoint(Protocol):
 class Checkpoints(Protocol):
     """What a host asks of its owner."""
 
-    async def open(self) -> Checkpoint:
-        """A checkpoint to send. Several may be open at once."""
+    def held(self) -> bytes:
+        """What is here already of a checkpoint that is to be asked for, as the owner that sends it
+        understands it; empty if nothing is. It goes with the question."""
+
+    async def open(self, held: bytes) -> Checkpoint:
+        """A checkpoint to send, to a server that has said this. Several may be open at once."""
 
     async def install(self, index: int, pieces: AsyncIterator[bytes]) -> None:
         """Take the place of everything that this server had applied with these pieces, durably;

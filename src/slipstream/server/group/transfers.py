@@ -11,7 +11,12 @@
     CheckpointOver      ->
 
 Pieces leave after all other messages that wait for that server (`Link`), so heartbeats and entries
-are not held up. Where the link breaks, or nothing comes for `PATIENCE`, all of it begins again.
+are not held up. Where the link breaks, or nothing comes for `PATIENCE`, it is asked for again, and
+the owners know what need not be sent once more.
+
+A source that has entries to see to takes its time (`_Pace`). Entries that come meanwhile may then
+be more than it keeps for the other server, which needs another checkpoint; so each one that follows
+on another is sent at twice the rate. It has little in it beside what has changed since the last.
 """
 
 import asyncio
@@ -38,6 +43,9 @@ WINDOW = 8 * 1024 * 1024  # bytes of pieces that are sent, and not taken yet
 PATIENCE = 30 * SECOND  # ns in which something has to come
 RETRY = SECOND  # ns from an attempt that has failed to the next one
 HOLD = 5 * SECOND  # ns after a transfer for which its source keeps what follows the checkpoint
+RATE = 96 * 1024 * 1024  # bytes a second that a source sends while it has entries to see to
+AHEAD = SECOND // 50  # ns that pieces may be ahead of their rate: a shorter sleep is none
+AT_REST = SECOND // 10  # ns without an entry, after which no rate holds
 
 
 class _Receiving:
@@ -139,6 +147,30 @@ class _Sending:
         self._room.set()
 
 
+class _Pace:
+    """How fast pieces leave. `end` is the index of the last entry in the log: while it moves, the
+    rate holds."""
+
+    def __init__(self, rate: int, end: Callable[[], int], now: Callable[[], int]) -> None:
+        self._rate = rate  # bytes a second
+        self._end = end
+        self._now = now
+        self._last_end = end()
+        self._moved_at = now() - AT_REST  # when that had changed
+        self._due = now()  # when the next piece is to leave
+
+    def after(self, size: int) -> float:
+        """Seconds to wait behind a piece of that size."""
+        now, end = self._now(), self._end()
+        if end != self._last_end:
+            self._last_end, self._moved_at = end, now
+        if now >= self._moved_at + AT_REST:
+            self._due = now
+            return 0.0
+        self._due = max(self._due, now - AHEAD) + size * SECOND // self._rate
+        return (self._due - now) / SECOND if self._due > now + AHEAD else 0.0
+
+
 class Transfers:
     """See the module's text. `turn` is to be called when the member has something to say."""
 
@@ -165,6 +197,7 @@ class Transfers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ask_at = 0
         self._holds: dict[str, tuple[int, int]] = {}  # by receiver: index; until when, 0: it lasts
+        self._rates: dict[str, int] = {}  # of those in `_holds`
 
     async def stop(self) -> None:
         """End all of them."""
@@ -182,7 +215,7 @@ class Transfers:
         """The index behind which entries are to stay for servers that were sent a checkpoint."""
         for name, (_, until) in list(self._holds.items()):
             if until and now >= until:
-                del self._holds[name]
+                del self._holds[name], self._rates[name]
         return min((index for index, _ in self._holds.values()), default=None)
 
     def unlinked(self, name: str) -> None:
@@ -197,8 +230,8 @@ class Transfers:
     def received(self, sender: str, message: CheckpointMessage) -> None:
         """Something about one of them."""
         match message:
-            case AskCheckpoint(number):
-                self._begin_sending(sender, number)
+            case AskCheckpoint():
+                self._begin_sending(sender, message)
             case PieceStored(transfer, number):
                 sending = self._sending.get(sender)
                 if sending is not None and sending.number == transfer:
@@ -215,16 +248,17 @@ class Transfers:
 
     # -- to another server -----------------------------------------------------------------------
 
-    def _begin_sending(self, receiver: str, number: int) -> None:
+    def _begin_sending(self, receiver: str, asked: AskCheckpoint) -> None:
         old = self._sending.get(receiver)
         if old is not None and old.task is not None:
             old.task.cancel()
-        sending = self._sending[receiver] = _Sending(number)
-        sending.task = self._start(self._loop.create_task(self._send_all(receiver, sending)))
+        sending = self._sending[receiver] = _Sending(asked.transfer)
+        work = self._send_all(receiver, sending, asked.held)
+        sending.task = self._start(self._loop.create_task(work))
 
-    async def _send_all(self, receiver: str, sending: _Sending) -> None:
+    async def _send_all(self, receiver: str, sending: _Sending, held: bytes) -> None:
         try:
-            await self._send_checkpoint(receiver, sending)
+            await self._send_checkpoint(receiver, sending, held)
         except Exception as error:
             self._log.error(f"No checkpoint for {receiver} of the group: {error or repr(error)}")
             self._send(receiver, CheckpointOver(sending.number))
@@ -234,14 +268,15 @@ class Transfers:
                 if receiver in self._holds:
                     self._holds[receiver] = (self._holds[receiver][0], self._now() + HOLD)
 
-    async def _send_checkpoint(self, receiver: str, sending: _Sending) -> None:
+    async def _send_checkpoint(self, receiver: str, sending: _Sending, held: bytes) -> None:
         if self._checkpoints is None:
             raise Error("this server has none to send")
-        checkpoint = await self._checkpoints.open()
+        checkpoint = await self._checkpoints.open(held)
         try:
             mark = self._member.checkpoint_mark(checkpoint.index)
             if mark is None:
                 raise Error(f"entry {checkpoint.index} is not committed here, or is gone")
+            pace = self._pace_for(receiver)
             self._holds[receiver] = (mark.index, 0)
             self._log.info(f"{receiver} of the group is sent a checkpoint up to entry {mark.index}")
             self._send(receiver, CheckpointBegin(sending.number, mark))
@@ -253,11 +288,19 @@ class Transfers:
                 number += 1
                 sending.has_sent(number, len(piece))
                 self._send(receiver, CheckpointPiece(sending.number, number, piece))
+                if (wait := pace.after(len(piece))) > 0:
+                    await asyncio.sleep(wait)
             self._send(receiver, CheckpointEnd(sending.number, number))
         finally:
             await checkpoint.close()
         sending.is_sent = True
         await sending.over.wait()
+
+    def _pace_for(self, receiver: str) -> _Pace:
+        """Twice as fast as before where another checkpoint follows soon."""
+        is_again = receiver in self._holds
+        rate = self._rates[receiver] = self._rates[receiver] * 2 if is_again else RATE
+        return _Pace(rate, lambda: self._member.log.end.index, self._now)
 
     # -- to this server --------------------------------------------------------------------------
 
@@ -277,7 +320,7 @@ class Transfers:
             self._log.error(f"{source} has trimmed entries that are needed here, in a checkpoint")
             return
         self._receiving = _Receiving(source, now)
-        self._send(source, AskCheckpoint(self._receiving.number))
+        self._send(source, AskCheckpoint(self._receiving.number, self._checkpoints.held()))
 
     def look(self) -> None:
         """Begin to install, once the disk knows that."""

@@ -18,7 +18,8 @@ from slipstream.errors import CorruptionError
 from slipstream.log.scrub import SegmentScrub
 from slipstream.log.segment import Segment, read_footer, read_trailer
 from slipstream.model.durations import SECOND
-from slipstream.server.replica.store_directory import CopyingDisk, StoreDirectory
+from slipstream.server.replica.store_copy import CopyingDisk
+from slipstream.server.replica.store_directory import StoreDirectory
 
 _NAME = re.compile(r"(\d{20})\.seg", re.ASCII)
 

@@ -33,6 +33,7 @@ class Kind(IntEnum):
     # Who leads from here on; `data` says where clients find it, `other` is its token, with which
     # servers prove that they bring clients there.
     LEADS = 8
+    HELD = 9  # in copies alone, not in entries: a file that their receiver has (`store_copy`)
 
 
 class Operation(NamedTuple):

@@ -24,7 +24,8 @@ from slipstream.server.group.checkpoints import TrimmedError
 from slipstream.server.logger import Logger
 from slipstream.server.replica.group_disk import LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
-from slipstream.server.replica.store_directory import Snapshot, StoreDirectory
+from slipstream.server.replica.store_copy import Snapshot, decode_held, encode_held
+from slipstream.server.replica.store_directory import StoreDirectory
 
 KEEP_SECONDS = 2.0  # after which what was applied is made durable, and the log's beginning may go
 KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
@@ -213,6 +214,11 @@ class Replica:
     def renew(self) -> None:
         """Have the files of another server take the place of those here, which are damaged. Raises
         `Error` where there can be none, such as on the leader."""
+        if self.directory is not None:
+            try:
+                self.directory.distrust()
+            except (OSError, DiskFullError) as error:  # a crash might take them for good then
+                self._log.error(f"That the files are damaged cannot be noted: {error}")
         self._ask(lambda host: host.lose_applied())
 
     def remove(self, server_name: str) -> None:
@@ -480,14 +486,18 @@ class Replica:
 
     # -- copies for servers that lack what the log no longer has: `Checkpoints` of the host ------
 
-    async def open(self) -> "_Copy":
+    def held(self) -> bytes:
+        """What another server need not send."""
+        return encode_held(self.directory.held()) if self.directory is not None else b""
+
+    async def open(self, held: bytes) -> "_Copy":
         """The files as they are, for another server."""
         if self.directory is None or self.directory.is_unknown:
             raise StorageError("the files of the store are not read yet, or cannot be")
         if self.directory.may_be_ahead and not self._led:
             raise StorageError("the files of the store may be ahead of what is known of them")
-        loop = asyncio.get_running_loop()
-        return _Copy(await loop.run_in_executor(self._keeping, self.directory.snapshot))
+        make = partial(self.directory.snapshot, decode_held(held))
+        return _Copy(await asyncio.get_running_loop().run_in_executor(self._keeping, make))
 
     async def install(self, index: int, pieces: AsyncIterator[bytes]) -> None:
         """Have the files of another server take the place of those here."""
@@ -499,10 +509,10 @@ class Replica:
                 self._applying, self._make_directory, 0
             )
         try:
-            await loop.run_in_executor(self._applying, directory.begin_install)
+            await loop.run_in_executor(self._applying, directory.begin_install, index)
             async for piece in pieces:
                 await loop.run_in_executor(self._applying, directory.take, piece)
-            await loop.run_in_executor(self._applying, directory.install, index)
+            await loop.run_in_executor(self._applying, directory.install)
         except DiskFullError:
             self._note_full()
             await loop.run_in_executor(self._applying, directory.give_up_install)

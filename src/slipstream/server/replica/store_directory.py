@@ -3,7 +3,9 @@
     <directory>/files/...        the store, which the engine of a leader opens
     <directory>/applied.0, .1    up to which entry it is durable; the newer one that is whole counts
     <directory>/checkpoint/      names of the files as they were at an entry, while they are copied
-    <directory>/incoming/        files that come from another server, until all are there
+    <directory>/incoming/        files that come from another server, until all are there ...
+    <directory>/earlier/         ... and those of an attempt that broke
+    <directory>/replaced/        the store that they take the place of, for a moment
 
 Entries are applied in order. What they wrote is synced now and then (`keep`) and not with each of
 them: the group's log has it. After a crash the entries behind the one that is noted are applied
@@ -20,27 +22,27 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.group import Entry
-from slipstream.log.disk import Disk, File, write_file
+from slipstream.log.disk import File, write_file
 from slipstream.log.durability import Touched, is_final
 from slipstream.log.os_file import full_or
-from slipstream.server.replica.operations import (
-    Kind,
-    Operation,
-    decode_operations,
-    encode_operations,
-    is_rename,
+from slipstream.server.replica.operations import Kind, Operation, decode_operations, is_rename
+from slipstream.server.replica.store_copy import (
+    Arriving,
+    Changes,
+    CopyingDisk,
+    Held,
+    NotHeldError,
+    Snapshot,
+    link_tree,
 )
 
 OPEN_MAX = 512  # files that are kept open to be written to
-PIECE_BYTES = 512 * 1024  # of a file, at a time, on their way to another server
 SPACE_BYTES = 8 * 1024 * 1024  # without so many free a disk that was full is full still
-_ZEROS = bytes(PIECE_BYTES)
 _COPIES = ("applied.0", "applied.1")
 
 
@@ -51,16 +53,7 @@ class Applied(msgspec.Struct, frozen=True):
     index: int = 0  # of the last entry that is durable in the files, with all before it
     clients: dict[str, str] = {}  # by the name of a server that has led: where clients found it
     tokens: dict[str, str] = {}  # ... and with what others prove that they bring clients there
-
-
-class CopyingDisk(Disk, Protocol):
-    """A disk whose files can have second names, under which they are copied."""
-
-    def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
-
-    def link(self, old: str, new: str) -> None:
-        """Give a file another name. Raises OSError."""
+    is_damaged: bool = False  # something in the files: another server's are to take their place
 
 
 class StoreDirectory:
@@ -75,10 +68,14 @@ class StoreDirectory:
         self.root = f"{path}/files"
         self._disk = disk
         self._incoming = f"{path}/incoming"
+        self._earlier = f"{path}/earlier"
+        self._replaced = f"{path}/replaced"
         self._snapshots = f"{path}/checkpoint"
         self._snapshot_number = 0
+        if not disk.exists(self.root) and disk.exists(self._replaced):  # a crash came in between
+            disk.rename(self._replaced, self.root)
         disk.makedirs(self.root)
-        for left in (self._snapshots, self._incoming):
+        for left in (self._snapshots, self._incoming, self._earlier, self._replaced):
             disk.remove_tree(left)
         self.is_unknown = False  # up to which entry the files are those of the group
         self._noted = self._read()
@@ -87,7 +84,12 @@ class StoreDirectory:
         self._touched = Touched()
         self._is_broken = False
         self._half = 0  # index of the last entry that has failed, maybe half way
-        self._arrived = Touched()  # from another server
+        self._changes = Changes(self.applied)
+        self._may_hold = True  # no file was missing of which another server took it to be here
+        self._arriving: Arriving | None = None  # what comes from another server
+        self._broken: Arriving | None = None  # ... and an attempt before, which broke
+        self._resumed: Arriving | None = None  # the one of these whose files need not come again
+        self._held = Held()  # what another server was told of all this
         self._files: dict[str, File] = {}  # that were written to, the latest last
         self._clients = dict(self._noted.clients)
         self._tokens = dict(self._noted.tokens)
@@ -178,7 +180,12 @@ class StoreDirectory:
         kind, path = operation.kind, f"{self.root}/{operation.path}"
         if kind is Kind.LEADS:
             self._lead(operation)
-        elif kind is Kind.WRITE:
+            return
+        if kind is Kind.REMOVE:
+            self._changes.forget(operation.path)
+        elif kind is not Kind.REMOVE_TREE:
+            self._changes.note(index, operation.path)
+        if kind is Kind.WRITE:
             self._write(index, operation)
         elif kind is Kind.TRUNCATE:
             if self._is_there(index, operation.path):
@@ -207,8 +214,10 @@ class StoreDirectory:
             self._close_below(operation.path)
             if kind is Kind.REMOVE:
                 self._disk.remove(path)
-            else:
+            elif kind is Kind.REMOVE_TREE:
                 self._disk.remove_tree(path)
+            else:
+                raise CorruptionError(f"entry {index} of the group's log does not say {kind.name}")
         self._touched.directories[os.path.dirname(path)] = None
 
     def _write(self, index: int, operation: Operation) -> None:
@@ -232,6 +241,8 @@ class StoreDirectory:
     def _rename(self, index: int, operation: Operation) -> None:
         old, new = operation.path, operation.other
         source, target = f"{self.root}/{old}", f"{self.root}/{new}"
+        self._changes.forget(old)
+        self._changes.note(index, new)
         self._keep(index - 1)
         if self._disk.exists(source):
             self._close_below(old)
@@ -267,65 +278,94 @@ class StoreDirectory:
         one may have applied them, and not noted it."""
         return self.applied < self._strict_after
 
-    def snapshot(self) -> "Snapshot":
-        """The files as they are now, to be copied while entries go on. Their names are of this
-        moment; what they hold may have more, which the entries from here on write once more.
-        Raises `StorageError` where an entry was applied in part."""
+    def snapshot(self, held: Held | None = None) -> Snapshot:
+        """The files as they are now, to be copied while entries go on, for a server that has what
+        is `held`. Their names are of this moment; what they hold may have more, which the entries
+        from here on write once more. Raises `StorageError` where an entry was applied in part."""
         with self._note_lock, self._apply_lock:
             if self._half > self.applied:
                 raise StorageError(f"entry {self._half} of the group's log is applied in part")
             self._snapshot_number += 1
             path = f"{self._snapshots}/{self._snapshot_number}"
-            _link_tree(self._disk, self.root, path)
+            link_tree(self._disk, self.root, path)
             leads = [
                 Operation(Kind.LEADS, name, url.encode(), other=self._tokens.get(name, ""))
                 for name, url in self._clients.items()
             ]
-            return Snapshot(self._disk, path, self.applied, leads)
+            changes = self._changes.copy()
+            return Snapshot(self._disk, path, self.applied, leads, changes, held or Held())
 
-    def begin_install(self) -> None:
-        """Files are to come from another server, all of them."""
-        self._disk.remove_tree(self._incoming)
-        self._disk.makedirs(self._incoming)
-        self._arrived = Touched()
-        self._arrived.directories[self._incoming] = None
+    def held(self) -> Held:
+        """What another server need not send, which is to be asked for a copy."""
+        is_whole = self._may_hold and not self.is_unknown and not self._noted.is_damaged
+        broken = [one for one in (self._broken, self._arriving) if one is not None]
+        usable = [one for one in broken if is_whole or not one.has_held]
+        best = self._resumed = max(usable, key=lambda one: one.end, default=None)
+        # Only what is durable: nothing that is held is synced again.
+        index = self.durable if is_whole else 0
+        self._held = Held(index, best.index, best.end) if best is not None else Held(index)
+        return self._held
+
+    def begin_install(self, index: int) -> None:
+        """Files are to come from another server, as they were at an entry. What `held` has said
+        last need not."""
+        if self._resumed is self._arriving is not None:
+            self._disk.remove_tree(self._earlier)
+            self._disk.rename(self._incoming, self._earlier)
+            self._broken = self._resumed
+        elif self._resumed is None:
+            self.give_up_install()
+        else:
+            self._disk.remove_tree(self._incoming)
+        self._arriving = Arriving(
+            self._disk, self._incoming, index, self._held, self.root, self._earlier
+        )
 
     def take(self, piece: bytes) -> None:
-        """A piece of a `Snapshot` has come."""
-        for operation in decode_operations(piece):
-            path = f"{self._incoming}/{operation.path}"
-            if operation.kind is Kind.LEADS:
-                self._lead(operation)
-            elif operation.kind is Kind.MAKE_DIRECTORY:
-                self._disk.mkdir(path)
-                self._arrived.directories[path] = None
-            else:
-                file = self._disk.open(path)
-                try:
-                    if operation.kind is Kind.WRITE:
-                        file.pwrite(operation.offset, operation.data)
-                except OSError as error:
-                    raise full_or(error, "installing the files of another server") from error
-                finally:
-                    file.close()
-                self._arrived.files[path] = None
+        """A piece of a `Snapshot` has come. Raises `NotHeldError`: all has to be asked for."""
+        assert self._arriving is not None
+        try:
+            self._arriving.take(piece)
+        except NotHeldError:
+            self.give_up_install()
+            self._may_hold = False
+            raise
 
     def give_up_install(self) -> None:
-        """There is no space for all of it: what has come goes, or nothing else had any either."""
+        """What has come goes: where there is no space for all of it, nothing else had any
+        either."""
+        self._arriving = self._broken = self._resumed = None
         self._disk.remove_tree(self._incoming)
+        self._disk.remove_tree(self._earlier)
 
-    def install(self, index: int) -> None:
-        """All that has come takes the place of the files here; `index` is that of the snapshot."""
+    def install(self) -> None:
+        """All that has come takes the place of the files here."""
+        arriving = self._arriving
+        assert arriving is not None
+        index = arriving.index
         with self._note_lock, self._apply_lock:
-            self._arrived.sync(self._disk)
+            arriving.sync()
             self._close_below("")
-            self._disk.remove_tree(self.root)
+            self._disk.remove_tree(self._replaced)
+            self._disk.rename(self.root, self._replaced)
+            self._disk.sync_dir(self.path)
             self._disk.rename(self._incoming, self.root)
             self._disk.sync_dir(self.path)
-            self._touched = Touched()
+            for operation in arriving.leads:
+                self._lead(operation)
+            self._touched, self._changes = Touched(), Changes(index)
             self.applied = self._strict_after = self._half = index
+            self._noted = msgspec.structs.replace(self._noted, is_damaged=False)
             self._note(index)
-            self.is_unknown = False
+            self.is_unknown, self._may_hold = False, True
+        self._disk.remove_tree(self._replaced)
+        self.give_up_install()
+
+    def distrust(self) -> None:
+        """The files here are damaged: another server sends all of them. Blocks; raises OSError."""
+        with self._note_lock:
+            self._noted = msgspec.structs.replace(self._noted, is_damaged=True)
+            self._note(self.durable)
 
     # -- space -----------------------------------------------------------------------------------
 
@@ -374,7 +414,8 @@ class StoreDirectory:
             raise
 
     def _note(self, index: int) -> None:
-        noted = Applied(self._noted.number + 1, index, self.clients, self.tokens)
+        is_damaged = self._noted.is_damaged
+        noted = Applied(self._noted.number + 1, index, self.clients, self.tokens, is_damaged)
         content = msgspec.json.encode(noted)
         name = f"{self.path}/{_COPIES[noted.number % 2]}"
         is_new = not self._disk.exists(name)
@@ -394,77 +435,3 @@ class StoreDirectory:
                 found.append(msgspec.json.decode(data[4:], type=Applied))
         self.is_unknown = not found and len(there) == len(names)
         return max(found, key=lambda one: one.number, default=Applied())
-
-
-class Snapshot:
-    """The files of a store as they were at an entry: `index`."""
-
-    def __init__(self, disk: CopyingDisk, path: str, index: int, leads: list[Operation]) -> None:
-        self.index = index
-        self._disk = disk
-        self._path = path
-        self._leads = leads  # of who has led
-
-    def pieces(self) -> Iterator[bytes]:
-        """All of it, for `StoreDirectory.take`, a megabyte at a time at the most. Blocks."""
-        yield encode_operations(self._leads)
-        for below, directories, files in _walk(self._disk, self._path):
-            inside = f"{below}/" if below else ""
-            names = [Operation(Kind.MAKE_DIRECTORY, inside + one) for one in directories]
-            names += [Operation(Kind.CREATE, inside + one) for one in files]
-            for start in range(0, len(names), 256):
-                yield encode_operations(names[start : start + 256])
-            for name in files:
-                yield from self._pieces_of(inside + name)
-
-    def _pieces_of(self, name: str) -> Iterator[bytes]:
-        """What a file holds. Of zeros, which were reserved as a rule, the last one is sent alone:
-        they may be of a message, too, whose end would be missing."""
-        file = self._disk.open(f"{self._path}/{name}")
-        try:
-            offset = 0
-            ends_in_zeros = False
-            while data := file.pread(offset, PIECE_BYTES):
-                ends_in_zeros = data == _ZEROS[: len(data)]  # which the first other byte decides
-                if not ends_in_zeros:
-                    yield encode_operations([Operation(Kind.WRITE, name, data, offset)])
-                offset += len(data)
-            if ends_in_zeros:
-                yield encode_operations([Operation(Kind.WRITE, name, b"\0", offset - 1)])
-        finally:
-            file.close()
-
-    def close(self) -> None:
-        """It is needed no more. Blocks."""
-        self._disk.remove_tree(self._path)
-
-
-def _walk(disk: CopyingDisk, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each directory of a tree, by its path below `root`, with the names of the directories and of
-    the files in it; those above others come first."""
-    left = [""]
-    while left:
-        below = left.pop()
-        inside = f"{below}/" if below else ""
-        names = disk.list(f"{root}/{below}" if below else root)
-        directories = [one for one in names if disk.is_directory(f"{root}/{inside}{one}")]
-        known = set(directories)
-        yield below, directories, [one for one in names if one not in known]
-        left += [inside + one for one in reversed(directories)]
-
-
-def _link_tree(disk: CopyingDisk, source: str, target: str) -> None:
-    """The same files under other names. Raises `StorageError` where the system has no links."""
-    disk.makedirs(target)
-    for below, directories, files in _walk(disk, source):
-        inside = f"{below}/" if below else ""
-        for name in directories:
-            disk.mkdir(f"{target}/{inside}{name}")
-        try:
-            for name in files:
-                disk.link(f"{source}/{inside}{name}", f"{target}/{inside}{name}")
-        except OSError as error:
-            raise StorageError(
-                f"the file system of {source} has no hard links, which a copy for a server of "
-                f"the group needs: {error}"
-            ) from error

@@ -1,0 +1,354 @@
+"""Files that are copied to another server: while entries go on, without those that it holds, and on
+from where an earlier copy has broken."""
+
+import contextlib
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from slipstream.errors import CorruptionError, DiskFullError
+from slipstream.log.disk import OsDisk
+from slipstream.server.replica import store_copy
+from slipstream.server.replica.operations import (
+    Kind,
+    Operation,
+    decode_operations,
+    encode_operations,
+)
+from slipstream.server.replica.store_copy import (
+    PIECE_BYTES,
+    Changes,
+    Held,
+    NotHeldError,
+    decode_held,
+    encode_held,
+)
+from slipstream.server.replica.store_directory import StoreDirectory
+from slipstream.testing.simulated_disk import SimulatedDisk
+from tests.server.replica.histories import History
+
+ROOT = "group/store"
+SMALL = 300  # bytes of a piece, where there are to be many
+
+
+def files_below(path: Path) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(path)): one.read_bytes().rstrip(b"\0")
+        for one in path.rglob("*")
+        if one.is_file()
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copy_made_while_entries_go_on_becomes_the_same(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    history = History(random, 120)
+    here = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
+    entries = iter(enumerate(history.entries, 1))
+
+    def go_on(count: int) -> None:
+        for index, body in [next(entries) for _ in range(count)]:
+            here.apply(index, body)
+
+    go_on(40)
+    snapshot = here.snapshot()
+    assert snapshot.index == 40
+    there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
+    there.apply(1, encode_operations([Operation(Kind.CREATE, "of before")]))
+    there.begin_install(40)
+    for pieces, piece in enumerate(snapshot.pieces()):
+        there.take(piece)
+        if pieces % 4 == 0 and here.applied < 80:
+            go_on(1)
+    go_on(120 - here.applied)
+    there.install()
+    snapshot.close()
+    assert not list((tmp_path / "here" / "checkpoint").iterdir())
+    for index in range(41, 121):
+        there.apply(index, history.entries[index - 1])
+    wanted = {path: data.rstrip(b"\0") for path, data in history.states[-1].items()}
+    assert files_below(tmp_path / "there" / "files") == wanted
+    assert files_below(tmp_path / "here" / "files") == wanted
+    assert StoreDirectory(OsDisk(), f"{tmp_path}/there", 120).applied >= 40
+
+
+def test_a_copy_has_the_zeros_at_the_end_of_a_file(tmp_path: Path) -> None:
+    """They may be the end of a message."""
+    here = StoreDirectory(OsDisk(), f"{tmp_path}/here", 0)
+    data = b"head" + bytes(PIECE_BYTES * 3)
+    here.apply(
+        1, encode_operations([Operation(Kind.CREATE, "a"), Operation(Kind.WRITE, "a", data)])
+    )
+    there = StoreDirectory(OsDisk(), f"{tmp_path}/there", 0)
+    there.begin_install(1)
+    for piece in here.snapshot().pieces():
+        there.take(piece)
+    there.install()
+    assert (tmp_path / "there" / "files" / "a").read_bytes() == data
+
+
+def files_of(disk: SimulatedDisk) -> dict[str, bytes]:
+    below = f"{ROOT}/files/"
+    return {
+        path[len(below) :]: disk.read(path).rstrip(b"\0")
+        for path in disk.files()
+        if path.startswith(below)
+    }
+
+
+def create(path: str, data: bytes = b"") -> bytes:
+    """An entry."""
+    write = [Operation(Kind.WRITE, path, data)] if data else []
+    return encode_operations([Operation(Kind.CREATE, path), *write])
+
+
+class Pair:
+    """Two stores of the same entries: one that goes on, and one that falls behind."""
+
+    def __init__(self, *entries: bytes) -> None:
+        self.entries = list(entries)
+        self.disk = SimulatedDisk(Random(1))
+        self.here = StoreDirectory(SimulatedDisk(Random(2)), ROOT, 0)
+        self.there = StoreDirectory(self.disk, ROOT, 0)
+        for index, body in enumerate(entries, 1):
+            self.here.apply(index, body)
+            self.there.apply(index, body)
+        self.there.keep()
+
+    def go_on(self, *entries: bytes) -> None:
+        """Only one of them hears of these entries."""
+        for body in entries:
+            self.here.apply(self.here.applied + 1, body)
+
+    def copy(self, pieces_max: int = 1000) -> list[tuple[Kind, str]]:
+        """Copy the files, or so many pieces; what was sent."""
+        sent: list[tuple[Kind, str]] = []
+        snapshot = self.here.snapshot(decode_held(encode_held(self.there.held())))
+        self.there.begin_install(snapshot.index)
+        pieces = list(snapshot.pieces(100))
+        for piece in pieces[:pieces_max]:
+            sent += [(one.kind, one.path) for one in decode_operations(piece)]
+            self.there.take(piece)
+        if pieces_max >= len(pieces):
+            self.there.install()
+        return sent
+
+    def is_same(self) -> bool:
+        """Whether both have the same files."""
+        disk = self.here._disk
+        assert isinstance(disk, SimulatedDisk)
+        return files_of(self.disk) == files_of(disk)
+
+
+def test_files_that_no_entry_has_changed_since_are_not_sent() -> None:
+    pair = Pair(create("a", b"1"), create("b", b"2"), create("c", b"3"))
+    pair.go_on(encode_operations([Operation(Kind.WRITE, "b", b"22")]), create("d", b"4"))
+    assert pair.copy() == [
+        (Kind.HELD, "a"),
+        (Kind.CREATE, "b"),
+        (Kind.WRITE, "b"),
+        (Kind.HELD, "c"),
+        (Kind.CREATE, "d"),
+        (Kind.WRITE, "d"),
+    ]
+    assert pair.is_same()
+    assert pair.there.applied == 5
+    assert all(kind is Kind.HELD for kind, _ in pair.copy())
+
+
+def test_what_a_server_has_applied_and_not_kept_is_sent() -> None:
+    """Nothing syncs it any more."""
+    pair = Pair(create("a", b"1"))
+    pair.go_on(create("b", b"2"))
+    pair.there.apply(2, create("b", b"2"))
+    assert pair.there.held() == Held(1)
+    assert (Kind.CREATE, "b") in pair.copy()
+    pair.disk.crash()
+    assert pair.is_same()
+
+
+def test_files_in_a_directory_with_a_new_name_are_sent() -> None:
+    inside = [Operation(Kind.MAKE_DIRECTORY, "D"), Operation(Kind.MAKE_DIRECTORY, "D/E")]
+    pair = Pair(encode_operations(inside), create("D/E/f", b"1"), create("D/g", b"2"))
+    pair.go_on(
+        encode_operations([Operation(Kind.RENAME, "D", other="X")]),
+        encode_operations(inside),
+        create("D/E/f", b"other"),
+    )
+    sent = pair.copy()
+    assert not [path for kind, path in sent if kind is Kind.HELD]
+    assert pair.is_same()
+
+
+def test_a_copy_that_has_broken_goes_on_behind_the_files_that_came() -> None:
+    names = "abcdefgh"
+    pair = Pair(create("a", b"old"))
+    pair.go_on(*(create(name, name.encode() * 40) for name in names))
+    first = pair.copy(pieces_max=6)
+    assert (Kind.WRITE, "c") in first
+    changed = encode_operations([Operation(Kind.WRITE, "b", b"B")])
+    pair.go_on(changed)
+    second = pair.copy(pieces_max=9)
+    assert (Kind.HELD, "a") in second
+    assert (Kind.WRITE, "b") in second
+    assert (Kind.WRITE, "e") in second
+    third = pair.copy()
+    assert [path for kind, path in third if kind is Kind.HELD] == ["a", "b", "c", "d"]
+    assert pair.is_same()
+    assert pair.disk.list(ROOT) == ["applied.0", "applied.1", "files"]
+
+
+def test_a_copy_that_breaks_sooner_than_the_one_before_takes_nothing_away() -> None:
+    pair = Pair()
+    pair.go_on(*(create(name, name.encode() * 40) for name in "abcdefgh"))
+    pair.copy(pieces_max=9)
+    pair.copy(pieces_max=2)
+    assert len([kind for kind, _ in pair.copy() if kind is Kind.HELD]) == 4
+    assert pair.is_same()
+
+
+def test_a_source_that_is_behind_what_came_before_sends_all() -> None:
+    pair = Pair(create("a", b"1"))
+    behind = StoreDirectory(SimulatedDisk(Random(3)), ROOT, 0)
+    behind.apply(1, create("a", b"1"))
+    pair.go_on(create("b", b"2"), create("c", b"3"))
+    pair.copy(pieces_max=4)
+    pieces = behind.snapshot(pair.there.held()).pieces()
+    assert not [
+        one for piece in pieces for one in decode_operations(piece) if one.kind is Kind.HELD
+    ]
+
+
+def test_a_store_that_is_damaged_is_sent_all_of_it_also_after_a_restart() -> None:
+    pair = Pair(create("a", b"1"))
+    pair.go_on(create("b", b"2"))
+    pair.copy(pieces_max=3)
+    pair.there.distrust()
+    assert pair.there.held() == Held()
+    pair.there = StoreDirectory(pair.disk, ROOT, 1)
+    assert pair.there.held() == Held()
+    assert not [path for kind, path in pair.copy() if kind is Kind.HELD]
+    assert pair.is_same()
+    assert pair.there.held() == Held(2)
+
+
+def test_where_a_file_is_missing_all_is_asked_for() -> None:
+    pair = Pair(create("a", b"1"))
+    pair.go_on(create("b", b"2"))
+    pair.disk.remove(f"{ROOT}/files/a")
+    with pytest.raises(NotHeldError, match="a is not here"):
+        pair.copy()
+    assert (Kind.WRITE, "a") in pair.copy()
+    assert pair.is_same()
+    assert pair.there.held() == Held(2)
+
+
+def test_names_that_find_no_space_are_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(create("a", b"1"))
+    pair.go_on(create("b", b"2"))
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pair.disk, "link", fail)
+        with pytest.raises(DiskFullError):
+            pair.copy()
+    assert (Kind.HELD, "a") in pair.copy()
+    assert pair.is_same()
+
+
+@pytest.mark.parametrize("operation", ["open", "pwrite", "sync", "sync_dir", "rename", "mkdir"])
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_crash_while_files_take_the_place_of_others_leaves_a_store(
+    operation: str, nth: int
+) -> None:
+    pair = Pair(create("a", b"1"), create("b", b"2"))
+    pair.go_on(encode_operations([Operation(Kind.WRITE, "b", b"3")]), create("c", b"4"))
+    pair.disk.fail(operation, nth)
+    with contextlib.suppress(OSError):
+        pair.copy()
+    pair.disk.heal()
+    pair.disk.crash()
+    pair.there = StoreDirectory(pair.disk, ROOT, 4)
+    assert pair.there.applied in (2, 4)
+    if pair.there.applied == 2:  # the files may be the new ones
+        assert pair.there.held() == Held(2)
+        pair.copy()
+    assert pair.is_same()
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_copies_that_break_end_with_the_same_files(seed: int) -> None:
+    """Of a server that falls behind again and again, and crashes; entries go on meanwhile."""
+    random = Random(seed)
+    history = History(random, 200)
+    disks = [SimulatedDisk(random), SimulatedDisk(random)]
+    here, there = [StoreDirectory(disk, ROOT, 0) for disk in disks]
+
+    def apply(directory: StoreDirectory, count: int) -> None:
+        for body in history.entries[directory.applied : directory.applied + count]:
+            directory.apply(directory.applied + 1, body)
+
+    last = 0  # that the one behind may have applied
+    while here.applied < len(history.entries) or there.applied < here.applied:
+        apply(here, random.randint(1, 20))
+        if random.random() < 0.2:  # the source starts anew
+            here.keep()
+            disks[0].crash()
+            here = StoreDirectory(disks[0], ROOT, here.applied)
+        snapshot = here.snapshot(there.held())
+        there.begin_install(snapshot.index)
+        is_whole = True
+        for piece in snapshot.pieces(random.choice((SMALL, PIECE_BYTES))):
+            if random.random() < 0.05:
+                is_whole = False
+                break
+            there.take(piece)
+            apply(here, random.choice((0, 0, 1)))
+        snapshot.close()
+        if not is_whole:
+            continue
+        there.install()
+        apply(there, random.randint(0, here.applied - there.applied))
+        last = max(last, there.applied)
+        if random.random() < 0.5:
+            there.keep()
+        if random.random() < 0.3:
+            disks[1].crash()
+            there = StoreDirectory(disks[1], ROOT, last)
+        if there.applied == here.applied:
+            assert files_of(disks[1]) == files_of(disks[0])
+    wanted = {path: data.rstrip(b"\0") for path, data in history.states[-1].items()}
+    assert files_of(disks[0]) == files_of(disks[1]) == wanted
+
+
+def test_of_many_changes_the_earlier_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_copy, "CHANGES_MAX", 10)
+    changes = Changes(0)
+    for index in range(1, 12):
+        changes.note(index, f"f{index}")
+    assert changes.last("f11") == 11
+    assert changes.last("f1") == changes.last("never changed") == 6
+
+
+def test_what_another_server_says_it_holds_is_taken_for_nothing_if_it_cannot_be_read() -> None:
+    for data in (b"", b"\xc1", b"\x93\x01\xa1a\xc4\x00", b"\x90" * 30):
+        assert decode_held(data) == Held()
+    assert decode_held(encode_held(Held(7, 9, b"a/b"))) == Held(7, 9, b"a/b")
+
+
+@pytest.mark.parametrize("kind", [Kind.REMOVE, Kind.REMOVE_TREE, Kind.RENAME, Kind.TRUNCATE])
+def test_a_copy_says_nothing_but_what_files_hold(kind: Kind) -> None:
+    pair = Pair(create("a", b"1"))
+    pair.there.begin_install(1)
+    with pytest.raises(CorruptionError, match=f"does not say {kind.name}"):
+        pair.there.take(encode_operations([Operation(kind, "a", other="b")]))
+
+
+def test_an_entry_does_not_say_that_a_file_is_held() -> None:
+    pair = Pair(create("a", b"1"))
+    with pytest.raises(CorruptionError, match="does not say HELD"):
+        pair.here.apply(2, encode_operations([Operation(Kind.HELD, "a")]))
+    assert pair.is_same()
