@@ -535,16 +535,79 @@ def test_a_leader_says_where_its_log_begins_to_who_needs_what_is_gone() -> None:
     leader.appended(0, "n2", Appended(2, 4))
     log.trim(2)
     outbox.take_messages()
-    leader.missing(0, "n3", Missing(2, 1))
+    leader.missing(10 * LATER, "n3", Missing(2, 1))
     leader.send_entries()
     assert [message for to, message in outbox.take_messages() if to == "n3"] == [
         Behind(2, log.base)
     ]
-    leader.missing(LATER, "n3", Missing(2, 2))
+    leader.missing(20 * LATER, "n3", Missing(2, 2))
     leader.send_entries()
     (sent,) = [message for to, message in outbox.take_messages() if to == "n3"]
     assert isinstance(sent, Append)
     assert sent.after == log.base
+
+
+def test_a_leader_names_a_follower_that_has_all_as_the_source_of_a_checkpoint() -> None:
+    leader, log, outbox = leader_of(2, entries(1, 1, 1))
+    leader.appended(0, "n2", Appended(2, 4))
+    leader.heard("n2", Heard(2, LATER, 0))
+    log.trim(2)
+
+    def told(now: int) -> list[Message]:
+        outbox.take_messages()
+        leader.missing(now, "n3", Missing(2, 1))
+        return [message for to, message in outbox.take_messages() if to == "n3"]
+
+    assert told(LATER) == [Behind(2, log.base, "n2")]
+    assert told(10 * LATER) == [Behind(2, log.base)], "it has not been heard for long"
+
+
+def test_a_leader_keeps_what_follows_a_checkpoint_that_is_on_its_way() -> None:
+    leader, log, _ = leader_of(2, entries(1, 1, 1))
+    for name in ("n2", "n3"):
+        leader.heard(name, Heard(2, LATER, 0))
+    leader.appended(0, "n2", Appended(2, 4))
+    leader.appended(0, "n3", Appended(2, 3))
+    assert leader.needed_behind(LATER) == 3
+    log.trim(2)
+    leader.missing(LATER, "n3", Missing(2, 1))
+    assert leader.needed_behind(LATER) == 4
+    leader.heard("n3", Heard(2, LATER, 0, needs=3))
+    assert leader.needed_behind(LATER) == 3
+    leader.heard("n3", Heard(2, LATER, 0, needs=1))
+    assert leader.needed_behind(LATER) == 4, "what follows that one is gone"
+    leader.heard("n3", Heard(2, LATER, 0, needs=3))
+    assert leader.needed_behind(10 * LATER) == 4, "it is away"
+
+
+def test_who_installs_a_checkpoint_says_what_it_needs_until_entries_follow() -> None:
+    base = Mark(2, 9, 99)
+    one = installing(entries(1, 1), base)
+
+    def needs(now: int) -> int:
+        (heard,) = [
+            message
+            for message in answers(one, Heartbeat(2, now, BEGINNING, 0, 0), now)
+            if isinstance(message, Heard)
+        ]
+        return heard.needs
+
+    assert needs(2 * LATER) == 9
+    one.installed(2 * LATER, base)
+    finish_jobs(one)
+    assert needs(3 * LATER) == 9
+    answers(one, Append(2, base, (make_entry(2, base, b"new"),)))
+    assert needs(4 * LATER) == 0
+
+
+def test_a_checkpoint_is_asked_of_whom_the_leader_names_and_then_of_itself() -> None:
+    base = Mark(2, 9, 99)
+    one = member(State(sealed=2, synced=2), list(entries(1, 1)))
+    answers(one, Heartbeat(2, 0, BEGINNING, 0, 0))
+    answers(one, Behind(2, base, "n3"))
+    assert one.checkpoint_sources() == ("n3", "n2")
+    answers(one, Behind(2, base, "a stranger"))
+    assert one.checkpoint_sources() == ("n2",)
 
 
 def installing(log: list[Entry], base: Mark) -> Member:
@@ -553,7 +616,7 @@ def installing(log: list[Entry], base: Mark) -> Member:
     one = member(State(sealed=2, synced=len(log)), list(log))
     answers(one, Heartbeat(2, 0, BEGINNING, 0, 0))
     answers(one, Behind(2, base))
-    assert one.checkpoint_source() == "n2"
+    assert one.checkpoint_sources() == ("n2",)
     assert one.begin_install(LATER, base)
     assert not one.may_install
     finish_jobs(one)

@@ -13,7 +13,9 @@ from slipstream.group.members_change import GoingAlone
 from slipstream.group.messages import RegisterValue
 from slipstream.log.durability import Touched
 from slipstream.server.replica.group_disk import GroupDisk, GroupFile
-from slipstream.server.replica.store_directory import Snapshot, StoreDirectory
+from slipstream.server.replica.operations import Operation
+from slipstream.server.replica.store_copy import Changes, Snapshot
+from slipstream.server.replica.store_directory import StoreDirectory
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_engines import Host, SimulatedEngines
 from slipstream.testing.simulated_group import Server
@@ -142,12 +144,19 @@ def test_files_that_are_noted_and_not_synced_are_found(monkeypatch: pytest.Monke
 
 
 def test_a_checkpoint_without_the_ends_of_files_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces_of = Snapshot._pieces_of
+    content_of = Snapshot._content_of
 
-    def cut(snapshot: Snapshot, name: str) -> Iterator[bytes]:
-        yield from list(pieces_of(snapshot, name))[:-1]
+    def cut(snapshot: Snapshot, name: str, bytes_max: int) -> Iterator[Operation]:
+        yield from list(content_of(snapshot, name, bytes_max))[:-1]
 
-    monkeypatch.setattr(Snapshot, "_pieces_of", cut)
+    monkeypatch.setattr(Snapshot, "_content_of", cut)
+    assert first_found((*SEEN, "files:")) is not None
+
+
+def test_a_checkpoint_without_what_was_written_to_files_that_are_held_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Changes, "note", lambda changes, index, path: None)
     assert first_found((*SEEN, "files:")) is not None
 
 

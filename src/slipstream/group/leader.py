@@ -6,7 +6,9 @@ later leader may have been elected without it, and may return. So only entries o
 counted, and those before them follow (Raft's figure 8).
 
 A follower that needs entries that the leader has trimmed is told where the leader's log begins,
-until it has what lies before that: a checkpoint brings it, which is no matter of the leader.
+until it has what lies before that: a checkpoint brings it, which is no matter of the leader. The
+leader names a follower that has all entries as its source, if there is one, since that one has more
+time; and keeps what follows the checkpoint while it is on its way.
 
 Entries keep the epoch in which they were made. To write the log's end anew under the new epoch, as
 designs for quorum logs say, would have a half-written end outrank a longer one that is committed.
@@ -54,6 +56,7 @@ class _Follower:
         self.moved_back_at = 0  # ns: when it turned out to have less
         self.base_said_at = 0  # ns: when it was told where the log begins, and some time more
         self.asks = 0  # its last `Heard.asks`
+        self.needs = 0  # its last `Heard.needs`
         self.size = 0  # bytes of bodies that were sent, and not answered yet ...
         self._sizes: deque[tuple[int, int]] = deque()  # ... by message: its last index, its bytes
 
@@ -260,19 +263,30 @@ class Leader:
         """Tell a follower that needs what is gone where the log begins."""
         if follower.sent < self._log.base.index and now >= follower.base_said_at:
             follower.base_said_at = now + self._settings.retry
-            self._outbox.send(member, Behind(self.epoch, self._log.base))
+            self._outbox.send(member, self._behind(now, member))
 
-    def asked_for_gone(self, sender: str) -> None:
+    def asked_for_gone(self, now: int, sender: str) -> None:
         """A follower wants to repair an entry that is gone here."""
-        self._outbox.send(sender, Behind(self.epoch, self._log.base))
+        self._outbox.send(sender, self._behind(now, sender))
+
+    def _behind(self, now: int, member: str) -> Behind:
+        found = [
+            name
+            for name in self._membership.members
+            if name not in (self._name, member) and self.has_caught_up(now, name)
+        ]
+        source = max(found, key=lambda name: self._followers[name].synced, default="")
+        return Behind(self.epoch, self._log.base, source)
 
     def needed_behind(self, now: int) -> int:
-        """The index behind which followers that are there are sent entries."""
-        agreed = [self._log.end.index]
+        """The index behind which followers that are there are sent entries, or will be."""
+        base, end = self._log.base.index, self._log.end.index
+        agreed = [end]
         for member, follower in self._followers.items():
             is_there = now < self._lease.heard_at(member) + self._settings.promise
-            if member != self._name and is_there and follower.agreed >= self._log.base.index:
-                agreed.append(follower.agreed)
+            if member != self._name and is_there:
+                needed = (follower.agreed, min(follower.needs or end, end))
+                agreed += [index for index in needed if index >= base]
         return min(agreed)
 
     def heard(self, sender: str, message: Heard) -> None:
@@ -281,7 +295,7 @@ class Leader:
         if follower is not None:
             self._lease.heard(sender, message.sent_at)
             self._disks.heard(sender, message.disk)
-            follower.asks = message.asks
+            follower.asks, follower.needs = message.asks, message.needs
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
     receive(now, sender, message)     tick(now)     synced(now, job)     append(now, bodies)
         -> take_messages(), take_job()                                   -> is_committed(mark)
     trim(now, index)                  begin_install(now, mark), installed(now, mark)
-                                          -> checkpoint_source(), may_install
+                                          -> checkpoint_sources(), may_install
 
 A member follows a leader, is a candidate, or leads. Each input is handled to its end; what it says
 to itself goes the way of all messages, so its own promises, seals and copies count like those of
@@ -14,10 +14,10 @@ and is silent from then on.
 
 What the entries have come to is a matter of the driver's. It says up to which index that is kept
 elsewhere (`trim`), and where a leader has not got the entries any more that this member lacks, it
-brings a checkpoint: it asks the server that `checkpoint_source` names, says `begin_install`, waits
-until `may_install`, has the checkpoint take the place of what was applied, and says `installed`. In
-between the member does not lead; a crash finds it so. Its log counts as before: a checkpoint takes
-the place of what was made from entries, and of those before it.
+brings a checkpoint: it asks one of the servers that `checkpoint_sources` names, says
+`begin_install`, waits until `may_install`, has the checkpoint take the place of what was applied,
+and says `installed`. In between the member does not lead; a crash finds it so. Its log counts as
+before: a checkpoint takes the place of what was made from entries, and of those before it.
 
 A member is opened with what the disk has; `State()` founds a group.
 None is for a disk that is empty although it should not be: nobody knows what it has promised, so it
@@ -119,6 +119,8 @@ class Member:
         self._note_at = now
         self._install_job = 0  # after which the disk knows that a checkpoint is installed
         self._behind_in = 0  # the epoch whose leader lacks the entries that are needed here
+        self._source_named = ""  # who that leader says had better send a checkpoint
+        self._coming = 0  # index of the checkpoint that is installed, until entries follow it
         self._started_at = now
         self._disk = DiskHealth()
         self._taken_for = ""  # the server that is to lead next, for whom the register was asked
@@ -280,12 +282,15 @@ class Member:
         is_noted = self._outbox.is_done(self._install_job)
         return is_noted and self.log.is_installing and not self.failed
 
-    def checkpoint_source(self) -> str:
-        """Whom to ask for a checkpoint; "" if it needs none, or nobody is known to have one."""
+    def checkpoint_sources(self) -> tuple[str, ...]:
+        """Whom to ask for a checkpoint, the best one first; nobody if it needs none."""
         if self.failed or not (self.log.is_installing or self._is_behind):
-            return ""
+            return ()
         others = [member for member in self.members if member != self.name]
-        return self.leader_name or (self._random.choice(others) if others else "")
+        if not self.leader_name:
+            return (self._random.choice(others),) if others else ()
+        named = self._source_named
+        return (named, self.leader_name) if named in others else (self.leader_name,)
 
     @property
     def _is_behind(self) -> bool:
@@ -448,6 +453,7 @@ class Member:
             self.log.begin_install()
             self._install_job = self._outbox.job_of_changes
             self._finish_turn(now)
+        self._coming = mark.index
         return True
 
     def installed(self, now: int, mark: Mark) -> None:
@@ -608,7 +614,7 @@ class Member:
                     if epoch:
                         self._outbox.send(sender, Trimmed(self.log.base.index))
                     elif self._leader is not None:
-                        self._leader.asked_for_gone(sender)
+                        self._leader.asked_for_gone(now, sender)
 
     def _seal(self, now: int, sender: str, epoch: int) -> None:
         sealed = self.log.sealed
@@ -669,7 +675,9 @@ class Member:
                 if message.membership is not None:
                     self.hear_membership(message.membership)
                 self._promise.renew(epoch, now + self._settings.promise)
-                self._outbox.send(sender, Heard(epoch, sent_at, self._asks, self._disk))
+                self._outbox.send(
+                    sender, Heard(epoch, sent_at, self._asks, self._disk, self._coming)
+                )
                 self._hear_how_far(sender, message)
             case Release(_, successor, slow, taken):
                 self._promise.release(epoch)
@@ -677,7 +685,8 @@ class Member:
                 self._slow = slow if successor == self.name else ()
                 if successor == self.name:
                     self._stand(now, is_successor=True, taken=taken)
-            case Behind(_, base):
+            case Behind(_, base, source):
+                self._source_named = source
                 self._hear_base(now, sender, epoch, base)
 
     def _append(self, sender: str, epoch: int, after: Mark, entries: tuple[Entry, ...]) -> None:
@@ -688,6 +697,8 @@ class Member:
             self._outbox.send(sender, Missing(epoch, self.log.common_with(after)))
         else:
             self._outbox.send_synced(sender, Appended(epoch, index))
+            if not self.log.is_installing:
+                self._coming = 0
 
     def _hear_base(self, now: int, sender: str, epoch: int, base: Mark) -> None:
         """The leader lacks the entries that it takes to be needed here."""

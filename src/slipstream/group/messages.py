@@ -243,6 +243,7 @@ class Heard(_Message, frozen=True):
     sent_at: int
     asks: int  # not 0: how far does your log go, after you have heard this?
     disk: DiskHealth = DiskHealth()
+    needs: int = 0  # index of a checkpoint that comes here: what follows it is needed then
 
 
 class Release(_Message, frozen=True):
@@ -259,6 +260,7 @@ class Behind(_Message, frozen=True):
 
     epoch: int
     base: Mark  # the last one that is gone
+    source: str = ""  # who had better send a checkpoint than I; "" for nobody
 
 
 class Fetch(_Message, frozen=True):

@@ -632,8 +632,9 @@ class SimulatedGroup:
                     self._install_failed(server, error)
                     return
             transfer = server.transfer = None
-        source = member.checkpoint_source()
-        if transfer is None and source:
+        sources = member.checkpoint_sources()
+        if transfer is None and sources:
+            source = self.random.choice(sources)
             server.transfer = transfer = Transfer(self.now + TRANSFER_MAX)
             self._ask_checkpoint(server, transfer, source)
         if transfer is None or transfer.mark is None or not member.may_install:

@@ -3,9 +3,9 @@
 from typing import cast
 
 from slipstream.group import Member, Message
-from slipstream.group.messages import AskCheckpoint
+from slipstream.group.messages import AskCheckpoint, CheckpointOver
 from slipstream.model.durations import MILLISECOND, SECOND
-from slipstream.server.group.transfers import AT_REST, RATE, Transfers, _Pace
+from slipstream.server.group.transfers import AT_REST, RATE, RETRY, Transfers, _Pace
 from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
 from tests.server.group.hosts import Lines
@@ -13,10 +13,12 @@ from tests.server.group.owner import Owner
 
 
 class Lacking:
-    """A member that needs a checkpoint of n2."""
+    """A member that needs a checkpoint of n2, or of n3."""
 
-    def checkpoint_source(self) -> str:
-        return "n2"
+    failed = ""
+
+    def checkpoint_sources(self) -> tuple[str, ...]:
+        return ("n2", "n3")
 
 
 async def test_a_server_is_asked_once_there_is_a_link_to_it() -> None:
@@ -39,6 +41,13 @@ async def test_a_server_is_asked_once_there_is_a_link_to_it() -> None:
     ((receiver, message),) = sent
     assert receiver == "n2"
     assert isinstance(message, AskCheckpoint)
+    linked.add("n3")
+    transfers.received("n2", CheckpointOver(message.transfer))  # it has none
+    transfers.tick(2 * RETRY)
+    assert sent[-1][0] == "n3"
+    transfers.unlinked("n3")
+    transfers.tick(4 * RETRY)
+    assert sent[-1][0] == "n2"
 
 
 def rate_of(pace: _Pace, clock: list[int], end: list[int], entries: int, count: int = 200) -> float:

@@ -158,7 +158,7 @@ def test_files_that_no_entry_has_changed_since_are_not_sent() -> None:
 
 
 def test_what_a_server_has_applied_and_not_kept_is_sent() -> None:
-    """Nothing syncs it any more."""
+    """A sync that has failed may have lost it."""
     pair = Pair(create("a", b"1"))
     pair.go_on(create("b", b"2"))
     pair.there.apply(2, create("b", b"2"))

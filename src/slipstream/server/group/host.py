@@ -579,18 +579,16 @@ class GroupHost:
 
     def _trim(self, now: int) -> None:
         """Have go what may: a quarter of what stays at once, or more."""
-        member, transfers = self._member, self._transfers
-        if member is None or transfers is None or now < self._trim_at or member.is_installing:
+        member = self._member
+        if member is None or now < self._trim_at or member.is_installing:
             return
         self._trim_at = now + _TRIM_EVERY
         log, keep = member.log, 0 if self._is_full else self._keep_bytes
         limit = min(self._applied, member.committed)
         lost = [index for index in log.damaged if index < limit]
         if log.size >= keep + keep // 4 or lost:
-            held = transfers.held_behind(now)
             if log.size <= self._keep_bytes * HOLD_FACTOR:
-                needed = member.needed_behind(now)
-                limit = min(limit, needed if held is None else min(needed, held))
+                limit = min(limit, member.needed_behind(now))
             index = log.index_before(keep, limit)
             if lost:  # what was applied needs no repair
                 index = max(index, max(lost) + 1)

@@ -10,13 +10,16 @@
     installed
     CheckpointOver      ->
 
+The source is the leader, or a follower that it names. The leader keeps the entries that follow the
+checkpoint meanwhile, as far as it can: heartbeats tell it of them (`Heard.needs`).
+
 Pieces leave after all other messages that wait for that server (`Link`), so heartbeats and entries
 are not held up. Where the link breaks, or nothing comes for `PATIENCE`, it is asked for again, and
 the owners know what need not be sent once more.
 
 A source that has entries to see to takes its time (`_Pace`). Entries that come meanwhile may then
 be more than it keeps for the other server, which needs another checkpoint; so each one that follows
-on another is sent at twice the rate. It has little in it beside what has changed since the last.
+on another is sent at twice the rate. It has little in it but what has changed since the last one.
 """
 
 import asyncio
@@ -42,8 +45,8 @@ from slipstream.server.logger import Logger
 WINDOW = 8 * 1024 * 1024  # bytes of pieces that are sent, and not taken yet
 PATIENCE = 30 * SECOND  # ns in which something has to come
 RETRY = SECOND  # ns from an attempt that has failed to the next one
-HOLD = 5 * SECOND  # ns after a transfer for which its source keeps what follows the checkpoint
-RATE = 96 * 1024 * 1024  # bytes a second that a source sends while it has entries to see to
+SOON = 5 * SECOND  # ns after a transfer in which another one follows on it
+RATE = 64 * 1024 * 1024  # bytes a second that a source sends while it has entries to see to
 AHEAD = SECOND // 50  # ns that pieces may be ahead of their rate: a shorter sleep is none
 AT_REST = SECOND // 10  # ns without an entry, after which no rate holds
 
@@ -196,8 +199,8 @@ class Transfers:
         self._sending: dict[str, _Sending] = {}  # by receiver
         self._tasks: set[asyncio.Task[None]] = set()
         self._ask_at = 0
-        self._holds: dict[str, tuple[int, int]] = {}  # by receiver: index; until when, 0: it lasts
-        self._rates: dict[str, int] = {}  # of those in `_holds`
+        self._failed_source = ""  # of the last attempt, if it came to nothing
+        self._sent: dict[str, tuple[int, int]] = {}  # by receiver: the rate, and when it was over
 
     async def stop(self) -> None:
         """End all of them."""
@@ -210,13 +213,6 @@ class Transfers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    def held_behind(self, now: int) -> int | None:
-        """The index behind which entries are to stay for servers that were sent a checkpoint."""
-        for name, (_, until) in list(self._holds.items()):
-            if until and now >= until:
-                del self._holds[name], self._rates[name]
-        return min((index for index, _ in self._holds.values()), default=None)
 
     def unlinked(self, name: str) -> None:
         """The link with a server has ended."""
@@ -265,8 +261,8 @@ class Transfers:
         finally:
             if self._sending.get(receiver) is sending:
                 del self._sending[receiver]
-                if receiver in self._holds:
-                    self._holds[receiver] = (self._holds[receiver][0], self._now() + HOLD)
+                if receiver in self._sent:
+                    self._sent[receiver] = (self._sent[receiver][0], self._now())
 
     async def _send_checkpoint(self, receiver: str, sending: _Sending, held: bytes) -> None:
         if self._checkpoints is None:
@@ -277,7 +273,6 @@ class Transfers:
             if mark is None:
                 raise Error(f"entry {checkpoint.index} is not committed here, or is gone")
             pace = self._pace_for(receiver)
-            self._holds[receiver] = (mark.index, 0)
             self._log.info(f"{receiver} of the group is sent a checkpoint up to entry {mark.index}")
             self._send(receiver, CheckpointBegin(sending.number, mark))
             number = 0
@@ -298,8 +293,10 @@ class Transfers:
 
     def _pace_for(self, receiver: str) -> _Pace:
         """Twice as fast as before where another checkpoint follows soon."""
-        is_again = receiver in self._holds
-        rate = self._rates[receiver] = self._rates[receiver] * 2 if is_again else RATE
+        now = self._now()
+        rate, over_at = self._sent.get(receiver, (0, 0))
+        rate = rate * 2 if rate and now < over_at + SOON else RATE
+        self._sent[receiver] = (rate, now)
         return _Pace(rate, lambda: self._member.log.end.index, self._now)
 
     # -- to this server --------------------------------------------------------------------------
@@ -311,9 +308,13 @@ class Transfers:
             if receiving.is_waiting and now >= receiving.heard_at + PATIENCE:
                 self._break("nothing has come for long")
             return
-        source = self._member.checkpoint_source()
-        if not source or now < self._ask_at or not self._is_linked(source):
-            return  # without a link the question would be lost, and waited for
+        if now < self._ask_at:
+            return
+        # Without a link the question would be lost, and waited for.
+        sources = [name for name in self._member.checkpoint_sources() if self._is_linked(name)]
+        if not sources:
+            return
+        source = next((name for name in sources if name != self._failed_source), sources[0])
         self._ask_at = now + RETRY
         if self._checkpoints is None:
             self._ask_at = now + PATIENCE
@@ -355,6 +356,7 @@ class Transfers:
         receiving = self._receiving
         assert receiving is not None
         receiving.end(why)
+        self._failed_source = receiving.source
         if receiving.task is None:  # else it ends when the owner has heard
             self._receiving = None
             self._ask_at = self._now() + RETRY
@@ -366,6 +368,7 @@ class Transfers:
         self._log.info(f"A checkpoint of {source} up to entry {mark.index} is installed")
         pieces = receiving.pieces(lambda taken: self._send(source, PieceStored(number, taken)))
         pause = RETRY
+        self._failed_source = source  # unless it comes to its end
         try:
             await self._checkpoints.install(mark.index, pieces)
             if not receiving.is_taken:
@@ -383,6 +386,7 @@ class Transfers:
         except Exception as error:
             self._log.fault("installing a checkpoint of the group", error)
         else:
+            self._failed_source = ""
             self._log.info(f"The checkpoint up to entry {mark.index} is installed")
         finally:
             self._receiving = None

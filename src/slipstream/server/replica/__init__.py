@@ -5,6 +5,7 @@
     group_view          what the engine of a leader knows of its group
     group_disk          the leader's disk: each sync is an entry that a majority has
     store_directory     the files, as the committed entries have made them, on every server
+    store_copy          the files on their way to another server, which holds some of them
     replica             host, files and clock of a group on a thread of their own
     relay               clients of a follower, on their way to the leader
     follower_view       what a server that follows knows

@@ -301,7 +301,7 @@ class StoreDirectory:
         broken = [one for one in (self._broken, self._arriving) if one is not None]
         usable = [one for one in broken if is_whole or not one.has_held]
         best = self._resumed = max(usable, key=lambda one: one.end, default=None)
-        # Only what is durable: nothing that is held is synced again.
+        # Only what is durable: a sync that has failed may have lost what came behind it.
         index = self.durable if is_whole else 0
         self._held = Held(index, best.index, best.end) if best is not None else Held(index)
         return self._held
