@@ -147,6 +147,11 @@ class CopiedDisk(Protocol):
         """Something that was durable is not there, or not as it was. Raises `StorageError` if it is
         to be had from another server: what is here must not be gone on with then."""
 
+    def put(self, path: str, content: bytes, makes_directory: bool = False) -> None:
+        """Have a file hold `content` and nothing else, in a directory that is there or may be made;
+        durably with the next sync, before which no crash leaves a part of it. It waits for nothing.
+        Raises OSError."""
+
 
 @runtime_checkable
 class WaitingDisk(Protocol):
@@ -170,11 +175,57 @@ def report_damage(disk: Disk, what: str) -> None:
 def write_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None:
     """Have a file hold `content` and nothing else; durably with `sync`, but for its name. Blocks;
     raises `DiskFullError`, OSError."""
+    if isinstance(disk, CopiedDisk):
+        disk.put(path, content)
+        if sync:
+            disk.settle()
+        return
     file = disk.open(path)
     try:
         if file.size():  # of an attempt that did not come to its end
             file.truncate(0)
         file.append(content)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, path: str, content: bytes) -> None:
+    """Have a file hold `content`, or what it held before, whatever happens; durably once the file
+    and its directory are synced, which is made if there is none. Blocks; raises `StorageError`,
+    OSError."""
+    if isinstance(disk, CopiedDisk):
+        disk.put(path, content, makes_directory=True)
+        return
+    directory = os.path.dirname(path)
+    if not disk.exists(directory):
+        disk.makedirs(os.path.dirname(directory))
+        disk.mkdir(directory)
+    staged = f"{path}.new"
+    try:
+        write_file(disk, staged, content, sync=False)
+        disk.rename(staged, path)
+    except (OSError, StorageError):
+        with suppress(OSError):  # the next attempt overwrites it
+            disk.remove(staged)
+        raise
+
+
+def overwrite_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None:
+    """As `write_file`, into the blocks that the file has, so that a full disk takes it."""
+    if isinstance(disk, CopiedDisk):
+        write_file(disk, path, content, sync)
+        return
+    file = disk.open(path)
+    try:
+        if len(content) <= file.size():
+            file.pwrite(0, content)
+            if len(content) < file.size():
+                file.truncate(len(content))
+        else:
+            file.truncate(0)
+            file.append(content)
         if sync:
             file.sync()
     finally:

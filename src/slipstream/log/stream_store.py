@@ -46,7 +46,7 @@ from slipstream.log.ahead import SPARE, SpareFile, first_room
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
-from slipstream.log.disk import Disk, File, report_damage, write_file
+from slipstream.log.disk import Disk, File, overwrite_file, replace_file, report_damage, write_file
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
@@ -202,19 +202,7 @@ class TwinFile:
     def _write(self, slot: int, packed: bytes, sync: bool) -> None:
         """Replace what a slot holds; with `sync` durably, under its name."""
         self._stands.pop(slot, None)  # a write that fails may leave a part of it
-        file = self._disk.open(_slot(self.path, slot))
-        try:
-            if len(packed) <= file.size():
-                file.pwrite(0, packed)  # into blocks that it has, so that a full disk takes it
-                if len(packed) < file.size():
-                    file.truncate(len(packed))
-            else:
-                file.truncate(0)
-                file.append(packed)
-            if sync:
-                file.sync()
-        finally:
-            file.close()
+        overwrite_file(self._disk, _slot(self.path, slot), packed, sync)
         if sync and slot not in self._named:
             self._disk.sync_dir(os.path.dirname(self.path))
             self._named.add(slot)
@@ -301,21 +289,13 @@ class ConfigurationFile:
         """
         directory = os.path.dirname(self.path)
         above = os.path.dirname(directory)
-        if not self._disk.exists(directory):
-            self._disk.makedirs(above)
-            self._disk.mkdir(directory)
         touched.directories[above] = None  # also if it is there: an earlier sync may have failed
         touched.directories[directory] = None
         packed = _pack(self._generation + 1, content, _FIRST_MAGIC)
         for slot in (0, 1):
             name = _slot(self.path, slot)
-            try:
-                write_file(self._disk, name + _STAGED, packed, sync=False)
-                self._stands.pop(slot, None)
-                self._disk.rename(name + _STAGED, name)
-            except (OSError, StorageError):
-                self._clean_up(name + _STAGED)
-                raise
+            self._stands.pop(slot, None)
+            replace_file(self._disk, name, packed)
             touched.files[name] = None
             self._stands[slot] = self._generation + 1
         self._generation += 1
@@ -332,15 +312,6 @@ class ConfigurationFile:
         """What was applied last could not be synced."""
         self.written = 0
         self._stands = {}
-
-    def _clean_up(self, name: str) -> None:
-        try:
-            self._disk.remove(name)
-        except OSError:
-            pass  # the next attempt overwrites it
-
-
-_STAGED = ".new"  # after the name of a file that is about to replace it
 
 
 def _slot(path: str, slot: int) -> str:

@@ -464,3 +464,86 @@ def test_entries_are_applied_while_a_thread_waits_for_room_for_more(
     assert all(one is not None and one.result(10) is None for one in ahead)
     writing.join(10)
     assert not writing.is_alive()
+
+
+def test_small_content_of_many_files_is_one_entry_and_waits_for_nothing(entries: Entries) -> None:
+    entries.is_held = True
+    for name in ("a", "b"):
+        for slot in (0, 1):
+            path = f"{entries.root}/consumers/{name}/meta.{slot}"
+            entries.disk.put(path, name.encode() * 9, makes_directory=True)
+    assert not entries.waiting
+    assert entries.disk.exists(f"{entries.root}/consumers/b/meta.1")
+    assert entries.disk.exists(f"{entries.root}/consumers/b")
+    thread = in_thread(lambda: entries.disk.sync_all([], []), lambda: bool(entries.waiting))
+    assert len(entries.waiting) == 1
+    entries.apply()
+    thread.join()
+    assert (Path(entries.root) / "consumers" / "b" / "meta.1").read_bytes() == b"b" * 9
+
+
+def test_content_that_is_put_takes_the_place_of_longer_and_shorter_content(
+    entries: Entries,
+) -> None:
+    path = f"{entries.root}/a"
+    for content in (b"long content", b"short", b"the longest content"):
+        entries.disk.put(path, content)
+        assert entries.disk.read(path) == content
+    file = entries.disk.open(path)
+    entries.disk.put(path, b"other")
+    assert (file.size(), file.pread(0, 100)) == (5, b"other")
+
+
+def test_no_directory_is_made_for_content_that_comes_too_late(entries: Entries) -> None:
+    path = f"{entries.root}/gone/state.0"
+    with pytest.raises(FileNotFoundError):
+        entries.disk.put(path, b"x")
+    entries.disk.put(path, b"x", makes_directory=True)
+    entries.disk.remove_tree(f"{entries.root}/gone")
+    with pytest.raises(FileNotFoundError):
+        entries.disk.put(path, b"y")
+    assert not entries.disk.exists(f"{entries.root}/gone")
+
+
+def test_names_that_are_on_their_way_are_there_for_whoever_changes_names(entries: Entries) -> None:
+    root, disk = entries.root, entries.disk
+
+    def put(path: str) -> None:
+        disk.put(f"{root}/{path}", path.encode(), makes_directory=True)
+
+    put("d/a")
+    assert disk.list(f"{root}/d") == ["a"]
+    put("d/b")
+    disk.rename(f"{root}/d", f"{root}/e")
+    assert sorted(disk.list(f"{root}/e")) == ["a", "b"]
+    assert not disk.exists(f"{root}/d/b")
+    put("f/c")
+    with pytest.raises(FileExistsError):
+        disk.mkdir(f"{root}/f")
+    disk.makedirs(f"{root}/f/g")
+    put("f/h")
+    disk.remove(f"{root}/f/h")
+    assert not disk.exists(f"{root}/f/h")
+    put("f/i")
+    assert disk.open(f"{root}/f/i").pread(0, 9) == b"f/i"
+    put("f/j")
+    disk.remove_tree(f"{root}/f")
+    assert disk.list(root) == ["e"]
+
+
+def test_a_name_that_is_too_long_is_put_nowhere(entries: Entries) -> None:
+    with pytest.raises(OSError, match="too long"):
+        entries.disk.put(f"{entries.root}/{'x' * 300}", b"x")
+    entries.disk.put(f"{entries.root}/a", b"x")
+    entries.disk.settle()
+    assert entries.disk.list(entries.root) == ["a"]
+
+
+def test_what_is_put_is_lost_with_the_lead(entries: Entries) -> None:
+    entries.is_held = True
+    entries.disk.put(f"{entries.root}/a", b"x")
+    thread = in_thread(lambda: entries.disk.hand_on(), lambda: bool(entries.waiting))
+    thread.join()
+    entries.fail()
+    with pytest.raises(LostLeadError):
+        entries.disk.settle()

@@ -13,7 +13,9 @@ the same, and so does whoever reads what is on its way.
 
 A change of names is an entry at once, and waits for it. A file that is open is written to under its
 new name from that entry on, and a file that is removed is written to in memory alone: an operation
-never says something about a name that an earlier one has taken away.
+never says something about a name that an earlier one has taken away. Small content that is `put` as
+a whole waits for nothing: an entry is done as a whole, or once more after a crash, so no name aside
+is needed, and many such files are one entry.
 
 Once an entry has failed, the disk is *lost*: no later one leaves, or the servers would have what
 follows without what went before; and whoever syncs is told. Space is reserved in the files here
@@ -103,6 +105,7 @@ class GroupDisk:
         self._noting = threading.Lock()
         # By path, as operations have it: the last entry about the file, and its size after that.
         self._pending: dict[str, tuple[int, int]] = {}
+        self._made: dict[str, int] = {}  # names that `put` has made: the entry that makes them
         self._files: weakref.WeakSet[GroupFile] = weakref.WeakSet()  # that are open
 
     # -- operations ------------------------------------------------------------------------------
@@ -234,6 +237,8 @@ class GroupDisk:
         if len(self._pending) > PENDING_MAX:
             left = [(path, one) for path, one in self._pending.items() if one[0] > self._applied]
             self._pending = dict(left)
+            made = [(path, number) for path, number in self._made.items() if number > self._applied]
+            self._made = dict(made)
         under_way = self._under_way
         while under_way and (
             under_way[0][0].done() or self._under_way_bytes + size > UNDER_WAY_BYTES
@@ -325,15 +330,42 @@ class GroupDisk:
     def _check_new(self, path: str) -> None:
         """No server could give a file this name: the leader says so before all of them fail.
         Raises OSError."""
-        above, name = os.path.split(path)
-        if len(os.fsencode(name)) > NAME_BYTES_MAX:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
-        if not self._disk.exists(above):
+        _check_name(path)
+        if not self.exists(os.path.dirname(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def put(self, path: str, content: bytes, makes_directory: bool = False) -> None:
+        """See `CopiedDisk`."""
+        with self._changes(path):
+            made: list[str] = []
+            above = path
+            while not self.exists(above):
+                made.append(above)
+                _check_name(above)
+                above = os.path.dirname(above)
+            if len(made) > 1 and not makes_directory:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            with self._lock:
+                self._put(path, content, made[::-1])
+
+    def _put(self, path: str, content: bytes, made: Sequence[str]) -> None:
+        name = self.path_of(path)
+        for one in made:
+            kind = Kind.CREATE if one == path else Kind.MAKE_DIRECTORY
+            self._operations.append(Operation(kind, self.path_of(one)))
+            self._made[one] = self._number
+        self._operations.append(Operation(Kind.TRUNCATE, name, offset=len(content)))
+        self._operations.append(Operation(Kind.WRITE, name, content))
+        self._bytes += len(content) + (len(made) + 2) * (len(name) + _HEAD_BYTES)
+        self._pending[name] = (self._number, len(content))
+        for file in self._open_below(path):
+            file.was_put(len(content))
+        if self._bytes >= ENTRY_BYTES:
+            self._make_entry()
 
     def open(self, path: str) -> "GroupFile":
         with self._changes(path):
-            if not self._disk.exists(path):
+            if not self._disk.exists(path):  # also where it is made by an entry on its way
                 self._check_new(path)
                 self.commit_now(Operation(Kind.CREATE, self.path_of(path)))
             size = self.pending_size(path)  # another thread may be ahead
@@ -349,9 +381,14 @@ class GroupDisk:
             file.is_there = False
 
     def exists(self, path: str) -> bool:
-        return self._disk.exists(path)
+        return self._made.get(path, 0) > self._applied or self._disk.exists(path)
 
     def list(self, path: str) -> list[str]:
+        below = f"{path}/"
+        with self._lock:
+            found = [number for one, number in self._made.items() if one.startswith(below)]
+        if max(found, default=0) > self._applied:
+            self.commit_now()
         return self._disk.list(path)
 
     def read(self, path: str) -> bytes:
@@ -367,7 +404,7 @@ class GroupDisk:
 
     def mkdir(self, path: str) -> None:
         with self._changes(path):
-            if self._disk.exists(path):
+            if self.exists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             self._check_new(path)
             self.commit_now(Operation(Kind.MAKE_DIRECTORY, self.path_of(path)))
@@ -376,7 +413,7 @@ class GroupDisk:
         parts = path.split("/")
         missing = [above for n in range(1, len(parts) + 1) if (above := "/".join(parts[:n]))]
         for above in missing:
-            if not self._disk.exists(above):
+            if not self.exists(above):
                 with suppress(FileExistsError):  # another thread has made it
                     self.mkdir(above)
 
@@ -388,7 +425,7 @@ class GroupDisk:
 
     def _remove(self, kind: Kind, path: str) -> None:
         with self._changes(path):
-            if not self._disk.exists(path):
+            if not self.exists(path):
                 return
             with self._lock:
                 last, number = self._begin_commit([Operation(kind, self.path_of(path))])
@@ -410,7 +447,7 @@ class GroupDisk:
                     file.path = new  # also if it was closed meanwhile
 
     def _rename(self, old: str, new: str) -> None:
-        if not self._disk.exists(old):
+        if not self.exists(old):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         self._check_new(new)
         operation = Operation(Kind.RENAME, self.path_of(old), other=self.path_of(new))
@@ -477,6 +514,11 @@ class GroupDisk:
         return self._disk.random_bytes(size)
 
 
+def _check_name(path: str) -> None:
+    if len(os.fsencode(os.path.basename(path))) > NAME_BYTES_MAX:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+
+
 def _concerns(path: str, other: str) -> bool:
     """Whether two paths are the same, or one lies in the other."""
     return path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/")
@@ -529,6 +571,13 @@ class GroupFile:
         self._is_behind = not is_done
         if is_done:
             self.open_again()
+
+    def was_put(self, size: int) -> None:
+        """Other content takes the place of all that it held."""
+        with self._lock:
+            self._ahead.clear()
+        self._size = size
+        self._is_behind = True
 
     def _catch_up(self) -> None:
         """What is read has to be in the file. Blocks."""
