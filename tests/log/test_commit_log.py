@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
+from slipstream.log import commit_log
 from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Removal
 from slipstream.log.commit_replay import replay
@@ -135,9 +136,30 @@ class World:
         self.start()
 
 
+@pytest.mark.parametrize("left_max", [commit_log.LEFT_MAX, 1000])
 @pytest.mark.parametrize("seed", range(60))
-def test_a_start_finds_what_was_durable_or_what_was_kept_later(seed: int) -> None:
+def test_a_start_finds_what_was_durable_or_what_was_kept_later(
+    seed: int, left_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log, "LEFT_MAX", left_max)
     World(seed).run()
+
+
+def test_an_orderly_stop_leaves_little_to_read() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.makedirs("root/a")
+    log = CommitLog(disk, "root")
+    log.open()
+    log.begin()
+    kept = TwinFile(disk, "root/a/state")
+    content = bytes(commit_log.LEFT_MAX)
+    log.keep(kept, content)
+    log.apply_all()
+    log.close()
+    assert sum(len(disk.read(f"root/commit-log/{n}.log")) for n in (0, 1)) < commit_log.LEFT_MAX
+    again = CommitLog(disk, "root")
+    assert not again.open().changes
+    assert TwinFile(disk, "root/a/state").load() == content
 
 
 def found() -> bool:

@@ -50,6 +50,7 @@ from slipstream.log.segment_bytes import EntryCopies, Reference, SegmentCopy
 _FILES = ("0.log", "1.log")
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
 ROOM_MIN = 256 * 1024  # bytes that each file has from the beginning, also on a disk that fills up
+LEFT_MAX = 1024 * 1024  # bytes of both that an orderly stop leaves to the next start
 PATH_BYTES_MAX = 4096  # of a path with what stands before it
 SPARE = HEAD_SIZE + 4 * ENTRY_SIZE  # kept free on a full disk, to say what was applied
 REFERENCES_ROOM = 64 * 1024  # bytes of an entry that are kept for references ...
@@ -867,7 +868,9 @@ class CommitLog:
                 if self._owes_floor and not self._batches and checkpoint is None:
                     raise StorageError("the disk has no space for the end of the commit log")
                 self._owes_floor = True
-        if self._erases and not self.failed:
+        # A start reads the files whole, also where nothing in them counts any more.
+        is_long = sum(file.size() for file in self._files) > LEFT_MAX
+        if (self._erases or is_long) and not self.failed:
             self._begin_anew()
             self._write_all()
 
