@@ -610,6 +610,16 @@ def test_a_checkpoint_is_asked_of_whom_the_leader_names_and_then_of_itself() -> 
     assert one.checkpoint_sources() == ("n2",)
 
 
+def test_whom_an_earlier_leader_named_is_not_asked_for_a_checkpoint() -> None:
+    base = Mark(2, 9, 99)
+    one = member(State(sealed=2, synced=2), list(entries(1, 1)))
+    answers(one, Heartbeat(2, 0, BEGINNING, 0, 0))
+    answers(one, Behind(2, base, "n3"))
+    answers(one, Heartbeat(3, 0, BEGINNING, 0, 0), LATER)
+    assert one.lose_applied(LATER)
+    assert one.checkpoint_sources() == ("n2",)
+
+
 def installing(log: list[Entry], base: Mark) -> Member:
     """A member that has been told by n2, which leads epoch 2, that its log begins behind `base`,
     and has noted that it installs a checkpoint."""

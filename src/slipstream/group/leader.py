@@ -270,13 +270,12 @@ class Leader:
         self._outbox.send(sender, self._behind(now, sender))
 
     def _behind(self, now: int, member: str) -> Behind:
-        found = [
+        found = (
             name
             for name in self._membership.members
             if name not in (self._name, member) and self.has_caught_up(now, name)
-        ]
-        source = max(found, key=lambda name: self._followers[name].synced, default="")
-        return Behind(self.epoch, self._log.base, source)
+        )
+        return Behind(self.epoch, self._log.base, next(found, ""))
 
     def needed_behind(self, now: int) -> int:
         """The index behind which followers that are there are sent entries, or will be."""

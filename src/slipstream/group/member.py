@@ -119,7 +119,7 @@ class Member:
         self._note_at = now
         self._install_job = 0  # after which the disk knows that a checkpoint is installed
         self._behind_in = 0  # the epoch whose leader lacks the entries that are needed here
-        self._source_named = ""  # who that leader says had better send a checkpoint
+        self._source_named = (0, "")  # an epoch, and who its leader says had better send one
         self._coming = 0  # index of the checkpoint that is installed, until entries follow it
         self._started_at = now
         self._disk = DiskHealth()
@@ -289,8 +289,9 @@ class Member:
         others = [member for member in self.members if member != self.name]
         if not self.leader_name:
             return (self._random.choice(others),) if others else ()
-        named = self._source_named
-        return (named, self.leader_name) if named in others else (self.leader_name,)
+        epoch, named = self._source_named
+        is_good = epoch == self.log.sealed and named in others
+        return (named, self.leader_name) if is_good else (self.leader_name,)
 
     @property
     def _is_behind(self) -> bool:
@@ -461,6 +462,7 @@ class Member:
         assert self.may_install, "nothing was to be installed"
         self.log.reset(mark)
         self._behind_in = 0
+        self._source_named = (0, "")
         self._asks = 0 if self.log.is_whole else self._random.getrandbits(62) + 1
         self._finish_turn(now)
 
@@ -686,7 +688,7 @@ class Member:
                 if successor == self.name:
                     self._stand(now, is_successor=True, taken=taken)
             case Behind(_, base, source):
-                self._source_named = source
+                self._source_named = (epoch, source)
                 self._hear_base(now, sender, epoch, base)
 
     def _append(self, sender: str, epoch: int, after: Mark, entries: tuple[Entry, ...]) -> None:

@@ -290,6 +290,7 @@ class AskCheckpoint(_Message, frozen=True):
 
     transfer: int  # a random number, which is in all that is said about it
     held: bytes = b""  # what need not be sent, as the drivers understand it
+    after: int = 0  # how many others were just installed, so that this one had better be quicker
 
 
 class CheckpointBegin(_Message, frozen=True):

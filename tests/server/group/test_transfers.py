@@ -45,6 +45,8 @@ async def test_a_server_is_asked_once_there_is_a_link_to_it() -> None:
     transfers.received("n2", CheckpointOver(message.transfer))  # it has none
     transfers.tick(2 * RETRY)
     assert sent[-1][0] == "n3"
+    assert isinstance(sent[-1][1], AskCheckpoint)
+    assert sent[-1][1].after == 0
     transfers.unlinked("n3")
     transfers.tick(4 * RETRY)
     assert sent[-1][0] == "n2"

@@ -1,6 +1,7 @@
 """Replicas in one process: files that follow the leader's entries, or come as a whole."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from slipstream.server.replica import replica
 from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.replica import Replica
+from slipstream.server.replica.store_copy import Held, Snapshot
 from slipstream.server.replica.store_directory import StoreDirectory
 from tests.lasting_ports import lasting_port
 from tests.server.group.hosts import LOCAL, Lines
@@ -333,3 +335,41 @@ async def test_files_that_may_be_ahead_are_sent_by_who_leads_alone(tmp_path: Pat
     copy = await one.replica.open(b"")
     assert copy.index == 0
     await copy.close()
+
+
+async def test_damaged_files_are_sent_by_who_leads_alone(tmp_path: Path) -> None:
+    one = Owned("n1", {"n1": lasting_port()}, tmp_path)
+    directory = one.replica.directory = StoreDirectory(OsDisk(), f"{one.path}/store", 0)
+    directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+    copy = await one.replica.open(b"")
+    one.replica.distrust()
+    with pytest.raises(StorageError, match="are damaged"):  # also what is on its way
+        async for _ in copy.pieces():
+            pass
+    await copy.close()
+    with pytest.raises(StorageError, match="are damaged"):
+        await one.replica.open(b"")
+    one.replica._led = 1
+    await (await one.replica.open(b"")).close()
+
+
+async def test_a_copy_that_nobody_waits_for_any_more_leaves_no_names(tmp_path: Path) -> None:
+    one = Owned("n1", {"n1": lasting_port()}, tmp_path)
+    directory = one.replica.directory = StoreDirectory(OsDisk(), f"{one.path}/store", 0)
+    directory.apply(1, encode_operations([Operation(Kind.CREATE, "a")]))
+    snapshot, may_go_on, has_begun = directory.snapshot, threading.Event(), threading.Event()
+
+    def slow(held: Held | None = None) -> Snapshot:
+        has_begun.set()
+        may_go_on.wait(10)
+        return snapshot(held)
+
+    directory.snapshot = slow  # type: ignore[method-assign]
+    opening = asyncio.create_task(one.replica.open(b""))
+    await until(has_begun.is_set, "it is being made")
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    may_go_on.set()
+    names = Path(one.path, "store", "checkpoint")
+    await until(lambda: directory._snapshot_number == 1 and not list(names.iterdir()), "it is gone")

@@ -45,7 +45,8 @@ from slipstream.server.logger import Logger
 WINDOW = 8 * 1024 * 1024  # bytes of pieces that are sent, and not taken yet
 PATIENCE = 30 * SECOND  # ns in which something has to come
 RETRY = SECOND  # ns from an attempt that has failed to the next one
-SOON = 5 * SECOND  # ns after a transfer in which another one follows on it
+SOON = 5 * SECOND  # ns after an installation in which another one follows on it
+DOUBLED_MAX = 8  # times that the rate is doubled
 RATE = 64 * 1024 * 1024  # bytes a second that a source sends while it has entries to see to
 AHEAD = SECOND // 50  # ns that pieces may be ahead of their rate: a shorter sleep is none
 AT_REST = SECOND // 10  # ns without an entry, after which no rate holds
@@ -200,7 +201,8 @@ class Transfers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ask_at = 0
         self._failed_source = ""  # of the last attempt, if it came to nothing
-        self._sent: dict[str, tuple[int, int]] = {}  # by receiver: the rate, and when it was over
+        self._in_row = 0  # checkpoints that were installed here, each one soon after the other ...
+        self._installed_at = 0  # ... and when the last one was
 
     async def stop(self) -> None:
         """End all of them."""
@@ -249,30 +251,31 @@ class Transfers:
         if old is not None and old.task is not None:
             old.task.cancel()
         sending = self._sending[receiver] = _Sending(asked.transfer)
-        work = self._send_all(receiver, sending, asked.held)
+        work = self._send_all(receiver, sending, asked)
         sending.task = self._start(self._loop.create_task(work))
 
-    async def _send_all(self, receiver: str, sending: _Sending, held: bytes) -> None:
+    async def _send_all(self, receiver: str, sending: _Sending, asked: AskCheckpoint) -> None:
         try:
-            await self._send_checkpoint(receiver, sending, held)
+            await self._send_checkpoint(receiver, sending, asked)
         except Exception as error:
             self._log.error(f"No checkpoint for {receiver} of the group: {error or repr(error)}")
             self._send(receiver, CheckpointOver(sending.number))
         finally:
             if self._sending.get(receiver) is sending:
                 del self._sending[receiver]
-                if receiver in self._sent:
-                    self._sent[receiver] = (self._sent[receiver][0], self._now())
 
-    async def _send_checkpoint(self, receiver: str, sending: _Sending, held: bytes) -> None:
+    async def _send_checkpoint(
+        self, receiver: str, sending: _Sending, asked: AskCheckpoint
+    ) -> None:
         if self._checkpoints is None:
             raise Error("this server has none to send")
-        checkpoint = await self._checkpoints.open(held)
+        checkpoint = await self._checkpoints.open(asked.held)
         try:
             mark = self._member.checkpoint_mark(checkpoint.index)
             if mark is None:
                 raise Error(f"entry {checkpoint.index} is not committed here, or is gone")
-            pace = self._pace_for(receiver)
+            rate = RATE << min(max(asked.after, 0), DOUBLED_MAX)
+            pace = _Pace(rate, lambda: self._member.log.end.index, self._now)
             self._log.info(f"{receiver} of the group is sent a checkpoint up to entry {mark.index}")
             self._send(receiver, CheckpointBegin(sending.number, mark))
             number = 0
@@ -290,14 +293,6 @@ class Transfers:
             await checkpoint.close()
         sending.is_sent = True
         await sending.over.wait()
-
-    def _pace_for(self, receiver: str) -> _Pace:
-        """Twice as fast as before where another checkpoint follows soon."""
-        now = self._now()
-        rate, over_at = self._sent.get(receiver, (0, 0))
-        rate = rate * 2 if rate and now < over_at + SOON else RATE
-        self._sent[receiver] = (rate, now)
-        return _Pace(rate, lambda: self._member.log.end.index, self._now)
 
     # -- to this server --------------------------------------------------------------------------
 
@@ -320,8 +315,11 @@ class Transfers:
             self._ask_at = now + PATIENCE
             self._log.error(f"{source} has trimmed entries that are needed here, in a checkpoint")
             return
+        if now >= self._installed_at + SOON:
+            self._in_row = 0
         self._receiving = _Receiving(source, now)
-        self._send(source, AskCheckpoint(self._receiving.number, self._checkpoints.held()))
+        held = self._checkpoints.held()
+        self._send(source, AskCheckpoint(self._receiving.number, held, self._in_row))
 
     def look(self) -> None:
         """Begin to install, once the disk knows that."""
@@ -380,6 +378,7 @@ class Transfers:
             self._log.warn(f"A checkpoint is not installed: {error}; it is asked for again")
         except DiskFullError as error:  # all of it would be sent in vain again and again
             pause = PATIENCE
+            self._failed_source = ""
             self._log.error(
                 f"A checkpoint is not installed: {error}; it is asked for again after a while"
             )
@@ -387,6 +386,7 @@ class Transfers:
             self._log.fault("installing a checkpoint of the group", error)
         else:
             self._failed_source = ""
+            self._in_row, self._installed_at = self._in_row + 1, self._now()
             self._log.info(f"The checkpoint up to entry {mark.index} is installed")
         finally:
             self._receiving = None

@@ -680,6 +680,7 @@ class GroupServer:
         if missing := {*host.members} - {host.name, *host.linked_names}:
             away = ", ".join(sorted(map(server_name_of, missing)))
             self.log.error(f"{damage}; they are fetched once {away} is there")
+            await loop.run_in_executor(None, replica.distrust)
             return
         self.log.error(f"{damage}; the files are fetched from another server")
         try:

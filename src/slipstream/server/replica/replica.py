@@ -214,12 +214,16 @@ class Replica:
     def renew(self) -> None:
         """Have the files of another server take the place of those here, which are damaged. Raises
         `Error` where there can be none, such as on the leader."""
+        self.distrust()
+        self._ask(lambda host: host.lose_applied())
+
+    def distrust(self) -> None:
+        """The files here are damaged: no other server is sent them. Blocks."""
         if self.directory is not None:
             try:
                 self.directory.distrust()
             except (OSError, DiskFullError) as error:  # a crash might take them for good then
                 self._log.error(f"That the files are damaged cannot be noted: {error}")
-        self._ask(lambda host: host.lose_applied())
 
     def remove(self, server_name: str) -> None:
         """Have a server leave the group, soon. Raises `Error`."""
@@ -496,8 +500,20 @@ class Replica:
             raise StorageError("the files of the store are not read yet, or cannot be")
         if self.directory.may_be_ahead and not self._led:
             raise StorageError("the files of the store may be ahead of what is known of them")
+        self._check_whole()
+        loop = asyncio.get_running_loop()
         make = partial(self.directory.snapshot, decode_held(held))
-        return _Copy(await asyncio.get_running_loop().run_in_executor(self._keeping, make))
+        making = loop.run_in_executor(self._keeping, make)
+        try:
+            return _Copy(await asyncio.shield(making), self._check_whole)
+        except asyncio.CancelledError:
+            making.add_done_callback(_close_when_made)
+            raise
+
+    def _check_whole(self) -> None:
+        """Who leads with damaged files has the only ones that count. Raises `StorageError`."""
+        if self.directory is not None and self.directory.is_doubtful and not self._led:
+            raise StorageError("the files of the store are damaged")
 
     async def install(self, index: int, pieces: AsyncIterator[bytes]) -> None:
         """Have the files of another server take the place of those here."""
@@ -556,17 +572,26 @@ class Replica:
 class _Copy:
     """A `Snapshot` for the host: a `Checkpoint`."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, check: Callable[[], None]) -> None:
         self.index = snapshot.index
         self._snapshot = snapshot
+        self._check = check  # that the files are still good
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """All of it."""
         loop = asyncio.get_running_loop()
         pieces = self._snapshot.pieces()
         while (piece := await loop.run_in_executor(None, next, pieces, b"")) != b"":
+            self._check()
             yield piece
+        self._check()
 
     async def close(self) -> None:
         """It is needed no more."""
         await asyncio.get_running_loop().run_in_executor(None, self._snapshot.close)
+
+
+def _close_when_made(making: "asyncio.Future[Snapshot]") -> None:
+    """Nobody waits any more for a copy that is being made."""
+    if not making.cancelled() and making.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, making.result().close)

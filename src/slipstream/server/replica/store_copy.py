@@ -35,6 +35,7 @@ from slipstream.server.replica.operations import (
 PIECE_BYTES = 512 * 1024  # of a file, at a time, and of a piece as a rule
 CHANGES_MAX = 100_000  # files whose last change is remembered
 _ZEROS = bytes(PIECE_BYTES)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _HEAD_BYTES = 64  # of an operation in a piece, beside its path and its data, at most
 
 
@@ -261,7 +262,8 @@ def _walk(disk: CopyingDisk, root: str) -> Iterator[tuple[str, list[str], list[s
 
 
 def link_tree(disk: CopyingDisk, source: str, target: str) -> None:
-    """The same files under other names. Raises `StorageError` where the system has no links."""
+    """The same files under other names. Raises OSError, and `StorageError` where the file system
+    has no links."""
     disk.makedirs(target)
     for below, directories, files in _walk(disk, source):
         inside = f"{below}/" if below else ""
@@ -271,6 +273,8 @@ def link_tree(disk: CopyingDisk, source: str, target: str) -> None:
             for name in files:
                 disk.link(f"{source}/{inside}{name}", f"{target}/{inside}{name}")
         except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
             raise StorageError(
                 f"the file system of {source} has no hard links, which a copy for a server of "
                 f"the group needs: {error}"

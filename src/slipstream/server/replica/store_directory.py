@@ -53,7 +53,7 @@ class Applied(msgspec.Struct, frozen=True):
     index: int = 0  # of the last entry that is durable in the files, with all before it
     clients: dict[str, str] = {}  # by the name of a server that has led: where clients found it
     tokens: dict[str, str] = {}  # ... and with what others prove that they bring clients there
-    is_damaged: bool = False  # something in the files: another server's are to take their place
+    is_doubtful: bool = False  # the files may not be those of this entry: all are to be replaced
 
 
 class StoreDirectory:
@@ -85,7 +85,9 @@ class StoreDirectory:
         self._is_broken = False
         self._half = 0  # index of the last entry that has failed, maybe half way
         self._changes = Changes(self.applied)
-        self._may_hold = True  # no file was missing of which another server took it to be here
+        # Whether files may be damaged, or be those of another entry than is noted: none of them is
+        # held, and another server sends all of them.
+        self.is_doubtful = self._noted.is_doubtful
         self._arriving: Arriving | None = None  # what comes from another server
         self._broken: Arriving | None = None  # ... and an attempt before, which broke
         self._resumed: Arriving | None = None  # the one of these whose files need not come again
@@ -287,7 +289,11 @@ class StoreDirectory:
                 raise StorageError(f"entry {self._half} of the group's log is applied in part")
             self._snapshot_number += 1
             path = f"{self._snapshots}/{self._snapshot_number}"
-            link_tree(self._disk, self.root, path)
+            try:
+                link_tree(self._disk, self.root, path)
+            except BaseException:
+                self._disk.remove_tree(path)
+                raise
             leads = [
                 Operation(Kind.LEADS, name, url.encode(), other=self._tokens.get(name, ""))
                 for name, url in self._clients.items()
@@ -297,7 +303,7 @@ class StoreDirectory:
 
     def held(self) -> Held:
         """What another server need not send, which is to be asked for a copy."""
-        is_whole = self._may_hold and not self.is_unknown and not self._noted.is_damaged
+        is_whole = not self.is_unknown and not self.is_doubtful
         broken = [one for one in (self._broken, self._arriving) if one is not None]
         usable = [one for one in broken if is_whole or not one.has_held]
         best = self._resumed = max(usable, key=lambda one: one.end, default=None)
@@ -309,14 +315,16 @@ class StoreDirectory:
     def begin_install(self, index: int) -> None:
         """Files are to come from another server, as they were at an entry. What `held` has said
         last need not."""
-        if self._resumed is self._arriving is not None:
+        if self._resumed is None:
+            self.give_up_install()
+        elif self._resumed is self._arriving:
+            self._broken = None
             self._disk.remove_tree(self._earlier)
             self._disk.rename(self._incoming, self._earlier)
             self._broken = self._resumed
-        elif self._resumed is None:
-            self.give_up_install()
         else:
             self._disk.remove_tree(self._incoming)
+        self._arriving = None  # also if the next one cannot be made
         self._arriving = Arriving(
             self._disk, self._incoming, index, self._held, self.root, self._earlier
         )
@@ -328,7 +336,7 @@ class StoreDirectory:
             self._arriving.take(piece)
         except NotHeldError:
             self.give_up_install()
-            self._may_hold = False
+            self.is_doubtful = True
             raise
 
     def give_up_install(self) -> None:
@@ -339,32 +347,48 @@ class StoreDirectory:
         self._disk.remove_tree(self._earlier)
 
     def install(self) -> None:
-        """All that has come takes the place of the files here."""
+        """All that has come takes the place of the files here. Raises OSError, `DiskFullError` and
+        `NotHeldError`: a copy is to be asked for anew."""
         arriving = self._arriving
         assert arriving is not None
-        index = arriving.index
         with self._note_lock, self._apply_lock:
-            arriving.sync()
-            self._close_below("")
-            self._disk.remove_tree(self._replaced)
-            self._disk.rename(self.root, self._replaced)
-            self._disk.sync_dir(self.path)
-            self._disk.rename(self._incoming, self.root)
-            self._disk.sync_dir(self.path)
+            try:
+                if self.is_doubtful and arriving.has_held:  # since it was asked for
+                    raise NotHeldError("files that were taken to be whole are damaged")
+                arriving.sync()
+            except BaseException as error:  # a sync that has failed is not asked again
+                self.give_up_install()
+                if isinstance(error, OSError):
+                    raise full_or(error, "installing the files of another server") from error
+                raise
+            self._arriving = None  # its directory is another one from here on
+            self._replace_files()
             for operation in arriving.leads:
                 self._lead(operation)
-            self._touched, self._changes = Touched(), Changes(index)
-            self.applied = self._strict_after = self._half = index
-            self._noted = msgspec.structs.replace(self._noted, is_damaged=False)
-            self._note(index)
-            self.is_unknown, self._may_hold = False, True
+            self._touched, self._changes = Touched(), Changes(arriving.index)
+            self.applied = self._strict_after = self._half = arriving.index
+            self._note(arriving.index, is_doubtful=False)
+            self.is_unknown = self.is_doubtful = False
         self._disk.remove_tree(self._replaced)
         self.give_up_install()
 
+    def _replace_files(self) -> None:
+        """Until the next note the one that there is says nothing about the files."""
+        self.is_doubtful = True
+        self._note(self.durable)
+        self._close_below("")
+        if self._disk.exists(self.root):  # else an attempt before has failed in between
+            self._disk.remove_tree(self._replaced)
+            self._disk.rename(self.root, self._replaced)
+            self._disk.sync_dir(self.path)
+        self._disk.rename(self._incoming, self.root)
+        self._disk.sync_dir(self.path)
+
     def distrust(self) -> None:
-        """The files here are damaged: another server sends all of them. Blocks; raises OSError."""
+        """The files here are damaged: another server sends all of them. Blocks; raises OSError,
+        `DiskFullError` where that cannot be noted."""
         with self._note_lock:
-            self._noted = msgspec.structs.replace(self._noted, is_damaged=True)
+            self.is_doubtful = True
             self._note(self.durable)
 
     # -- space -----------------------------------------------------------------------------------
@@ -413,9 +437,11 @@ class StoreDirectory:
                 self._is_broken = False
             raise
 
-    def _note(self, index: int) -> None:
-        is_damaged = self._noted.is_damaged
-        noted = Applied(self._noted.number + 1, index, self.clients, self.tokens, is_damaged)
+    def _note(self, index: int, is_doubtful: bool | None = None) -> None:
+        if is_doubtful is None:
+            is_doubtful = self.is_doubtful
+        number = self._noted.number + 1
+        noted = Applied(number, index, self.clients, self.tokens, is_doubtful)
         content = msgspec.json.encode(noted)
         name = f"{self.path}/{_COPIES[noted.number % 2]}"
         is_new = not self._disk.exists(name)
