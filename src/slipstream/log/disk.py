@@ -173,8 +173,9 @@ def report_damage(disk: Disk, what: str) -> None:
 
 
 def write_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None:
-    """Have a file hold `content` and nothing else; durably with `sync`, but for its name. Blocks;
-    raises `DiskFullError`, OSError."""
+    """Have a file hold `content` and nothing else; durably with `sync`, but for its name. It goes
+    into blocks that the file has, so that a full disk takes it. Blocks; raises `DiskFullError`,
+    OSError."""
     if isinstance(disk, CopiedDisk):
         disk.put(path, content)
         if sync:
@@ -182,9 +183,13 @@ def write_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None
         return
     file = disk.open(path)
     try:
-        if file.size():  # of an attempt that did not come to its end
+        if len(content) <= file.size():
+            file.pwrite(0, content)
+            if len(content) < file.size():
+                file.truncate(len(content))
+        else:
             file.truncate(0)
-        file.append(content)
+            file.append(content)
         if sync:
             file.sync()
     finally:
@@ -210,26 +215,6 @@ def replace_file(disk: Disk, path: str, content: bytes) -> None:
         with suppress(OSError):  # the next attempt overwrites it
             disk.remove(staged)
         raise
-
-
-def overwrite_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None:
-    """As `write_file`, into the blocks that the file has, so that a full disk takes it."""
-    if isinstance(disk, CopiedDisk):
-        write_file(disk, path, content, sync)
-        return
-    file = disk.open(path)
-    try:
-        if len(content) <= file.size():
-            file.pwrite(0, content)
-            if len(content) < file.size():
-                file.truncate(len(content))
-        else:
-            file.truncate(0)
-            file.append(content)
-        if sync:
-            file.sync()
-    finally:
-        file.close()
 
 
 class OsDisk:

@@ -46,7 +46,7 @@ from slipstream.log.ahead import SPARE, SpareFile, first_room
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.commit_entry import KEEP, REMOVE, Record
 from slipstream.log.commit_log import FILE_BYTES, CommitLog, Removal
-from slipstream.log.disk import Disk, File, overwrite_file, replace_file, report_damage, write_file
+from slipstream.log.disk import Disk, File, replace_file, report_damage, write_file
 from slipstream.log.durability import Touched
 from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
@@ -202,7 +202,7 @@ class TwinFile:
     def _write(self, slot: int, packed: bytes, sync: bool) -> None:
         """Replace what a slot holds; with `sync` durably, under its name."""
         self._stands.pop(slot, None)  # a write that fails may leave a part of it
-        overwrite_file(self._disk, _slot(self.path, slot), packed, sync)
+        write_file(self._disk, _slot(self.path, slot), packed, sync)
         if sync and slot not in self._named:
             self._disk.sync_dir(os.path.dirname(self.path))
             self._named.add(slot)
