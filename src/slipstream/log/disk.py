@@ -17,6 +17,7 @@ from slipstream.log.open_files import OpenFiles
 from slipstream.log.os_file import Buffers, OsFile, data_end, flush_many, forget, full_or
 
 SYNCED_EACH_MAX = 16  # files that are synced one by one
+PUT_MAX = 1024 * 1024  # bytes of a file that leaves for other servers in one piece
 READ_BYTES = 64 * 1024  # of a file at once: most that are read as a whole are small
 
 
@@ -148,9 +149,9 @@ class CopiedDisk(Protocol):
         to be had from another server: what is here must not be gone on with then."""
 
     def put(self, path: str, content: bytes, makes_directory: bool = False) -> None:
-        """Have a file hold `content` and nothing else, in a directory that is there or may be made;
-        durably with the next sync, before which no crash leaves a part of it. It waits for nothing.
-        Raises OSError."""
+        """Have a file hold `content`, of `PUT_MAX` bytes at most, and nothing else, in a directory
+        that is there or may be made; durably with the next sync, before which no crash leaves a
+        part of it. It waits for nothing. Raises OSError."""
 
 
 @runtime_checkable
@@ -176,7 +177,7 @@ def write_file(disk: Disk, path: str, content: bytes, sync: bool = True) -> None
     """Have a file hold `content` and nothing else; durably with `sync`, but for its name. It goes
     into blocks that the file has, so that a full disk takes it. Blocks; raises `DiskFullError`,
     OSError."""
-    if isinstance(disk, CopiedDisk):
+    if isinstance(disk, CopiedDisk) and len(content) <= PUT_MAX:
         disk.put(path, content)
         if sync:
             disk.settle()
@@ -200,7 +201,7 @@ def replace_file(disk: Disk, path: str, content: bytes) -> None:
     """Have a file hold `content`, or what it held before, whatever happens; durably once the file
     and its directory are synced, which is made if there is none. Blocks; raises `StorageError`,
     OSError."""
-    if isinstance(disk, CopiedDisk):
+    if isinstance(disk, CopiedDisk) and len(content) <= PUT_MAX:
         disk.put(path, content, makes_directory=True)
         return
     directory = os.path.dirname(path)

@@ -107,6 +107,14 @@ async def test_what_is_known_to_be_lost_is_not_found_again(files: Scrubbed) -> N
     assert await files.run_pass() == []
 
 
+async def test_files_that_could_not_be_replaced_are_found_again(files: Scrubbed) -> None:
+    """Also where a later entry has removed what was damaged: they are no source for others."""
+    assert files.directory is not None
+    files.directory.distrust()
+    ((path, fault),) = await files.run_pass()
+    assert (path, fault) == (files.directory.root, "it was found before")
+
+
 async def test_a_pass_ends_when_this_server_begins_to_lead(files: Scrubbed) -> None:
     flip(files.segments[1], 600)
     directory, files.directory = files.directory, None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.errors import DiskFullError
-from slipstream.log.disk import OsDisk, report_damage
+from slipstream.log.disk import PUT_MAX, OsDisk, replace_file, report_damage, write_file
 from slipstream.server.replica import group_disk
 from slipstream.server.replica.group_disk import GroupDisk, GroupFile, LostLeadError
 from slipstream.server.replica.operations import Operation, decode_operations
@@ -547,3 +547,36 @@ def test_what_is_put_is_lost_with_the_lead(entries: Entries) -> None:
     entries.fail()
     with pytest.raises(LostLeadError):
         entries.disk.settle()
+
+
+def test_a_file_that_is_too_large_to_be_put_makes_several_entries(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as what a crash has torn off, and is set aside: one entry with all of it is taken by no
+    group, whoever leads."""
+    monkeypatch.setattr(group_disk, "ENTRY_BYTES", 1024 * 1024)
+    large = b"x" * (PUT_MAX * 3 + 1)
+    for write in (write_file, replace_file):
+        path = f"{entries.root}/{write.__name__}"
+        write(entries.disk, path, large)
+        entries.disk.settle()
+        assert Path(path).read_bytes() == large
+    assert max(entries.sizes) < 2 * PUT_MAX
+    with pytest.raises(AssertionError):
+        entries.disk.put(f"{entries.root}/a", large)
+
+
+def test_who_writes_to_a_file_that_is_put_waits_for_nobody(entries: Entries) -> None:
+    path = f"{entries.root}/a"
+    file = entries.disk.open(path)
+
+    def write() -> None:
+        for _ in range(2000):
+            file.append(b"x")
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    for _ in range(2000):
+        entries.disk.put(path, b"y")
+    thread.join(20)
+    assert not thread.is_alive()

@@ -56,6 +56,9 @@ class FollowerScrub:
         directory = self._directory()
         if directory is None:
             return False
+        if directory.is_doubtful:  # and could not be replaced when that was found
+            await self._found(directory.root, "it was found before")
+            return False
         try:
             paths = await asyncio.to_thread(lambda: list(_segments(self._disk, directory.root)))
         except OSError:  # such as for a directory that goes just now; the next pass tries again

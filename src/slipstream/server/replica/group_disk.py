@@ -38,7 +38,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from slipstream.errors import DiskFullError, StorageError
-from slipstream.log.disk import Disk, File
+from slipstream.log.disk import PUT_MAX, Disk, File
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 
 ENTRY_BYTES = 4 * 1024 * 1024  # of one entry, about; what is more makes several
@@ -336,6 +336,7 @@ class GroupDisk:
 
     def put(self, path: str, content: bytes, makes_directory: bool = False) -> None:
         """See `CopiedDisk`."""
+        assert len(content) <= PUT_MAX, "it would not go into an entry"
         with self._changes(path):
             made: list[str] = []
             above = path
@@ -347,6 +348,9 @@ class GroupDisk:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             with self._lock:
                 self._put(path, content, made[::-1])
+                replaced = self._open_below(path)
+            for file in replaced:  # each has a lock that its writers take before the disk's
+                file.was_put(len(content))
 
     def _put(self, path: str, content: bytes, made: Sequence[str]) -> None:
         name = self.path_of(path)
@@ -358,8 +362,6 @@ class GroupDisk:
         self._operations.append(Operation(Kind.WRITE, name, content))
         self._bytes += len(content) + (len(made) + 2) * (len(name) + _HEAD_BYTES)
         self._pending[name] = (self._number, len(content))
-        for file in self._open_below(path):
-            file.was_put(len(content))
         if self._bytes >= ENTRY_BYTES:
             self._make_entry()
 
