@@ -181,7 +181,7 @@ class Leader:
     def has_caught_up(self, now: int, name: str) -> bool:
         """Whether a server is there, and has almost all entries."""
         follower = self._followers[name]
-        is_there = now < self._lease.heard_at(name) + self._settings.promise
+        is_there = self.was_heard(now, name, self._settings.promise)
         return is_there and follower.is_sure and follower.synced + UNANSWERED_MAX >= self._end
 
     @property
@@ -282,8 +282,7 @@ class Leader:
         base, end = self._log.base.index, self._log.end.index
         agreed = [end]
         for member, follower in self._followers.items():
-            is_there = now < self._lease.heard_at(member) + self._settings.promise
-            if member != self._name and is_there:
+            if member != self._name and self.was_heard(now, member, self._settings.promise):
                 needed = (follower.agreed, min(follower.needs or end, end))
                 agreed += [index for index in needed if index >= base]
         return min(agreed)

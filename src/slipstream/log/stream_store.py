@@ -17,7 +17,8 @@ be damaged. There are two ways:
 
 * A configuration (`ConfigurationFile`) is replaced by renaming, without a sync of its own: the
   commit log repeats it until both copies are durable. So a copy that is not whole after that has
-  been damaged, and the other one may be older.
+  been damaged, and the other one may be older. In a group it is replaced in place (`CopiedDisk`):
+  the group's log repeats what a crash has cut short.
 * A position (`TwinFile`) is overwritten in place, which is cheap and works on a full disk, in two
   files in turn. A power failure may tear the one that is being written.
 
@@ -212,10 +213,10 @@ class TwinFile:
 class ConfigurationFile:
     """A configuration in two copies with the same content.
 
-    The first copy is replaced before the second one, both by renaming, and the commit log repeats
-    that until both are durable. So the first copy is the newest one, and no crash leaves a part of
-    a copy. If the first one is damaged or missing, the second one may be older: `doubt` says so
-    until the next change.
+    The first copy is replaced before the second one, and the commit log repeats that until both are
+    durable (`replace_file`). So the first copy is the newest one, and no crash leaves a part of a
+    copy. If the first one is damaged or missing, the second one may be older: `doubt` says so until
+    the next change.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
