@@ -7,6 +7,8 @@ are exact in floating point, so that the order in which anybody has added them d
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pandas as pd
 
@@ -49,8 +51,16 @@ async def in_bucket(js: JetStream) -> pd.DataFrame:
 
 
 def in_parquet(directory: Path) -> pd.DataFrame:
-    """The rows of the Parquet files."""
-    return ordered(pd.read_parquet(directory))
+    """The rows of the Parquet files that Spark's log names.
+
+    A query that is killed after it wrote the files of a micro-batch, and before it named them in
+    the log, writes them again under other names: what the log does not name is not part of the
+    table.
+    """
+    log = (file for file in (directory / "_spark_metadata").iterdir() if file.name[0].isdigit())
+    lines = (line for file in log for line in file.read_text().splitlines())
+    named = {url2pathname(urlsplit(json.loads(s)["path"]).path) for s in lines if s[0] == "{"}
+    return ordered(pd.concat([pd.read_parquet(path) for path in sorted(named)]))
 
 
 def parsed(bodies: Iterable[bytes]) -> pd.DataFrame:
