@@ -23,7 +23,7 @@ from time import perf_counter
 
 import slipstream
 from slipstream.client.jetstream import JetStream
-from slipstream.tables import open_catalog
+from slipstream.tables.iceberg import open_catalog
 
 STREAM = "NUMBERS"
 IN_FLIGHT = 500

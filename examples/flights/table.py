@@ -15,7 +15,8 @@ import pyarrow as pa
 from examples.flights.data import FLIGHTS_SUBJECT
 
 from slipstream.client.jetstream import JetStream
-from slipstream.tables import StreamTable, TableOptions, TableWriter, open_catalog
+from slipstream.tables import TableOptions, TableWriter, stream_table
+from slipstream.tables.iceberg import open_catalog
 
 OPTIONS = TableOptions(
     columns={"scheduled": "timestamp"},
@@ -29,8 +30,8 @@ SUMS = ["carrier", "flights", "delay", "distance"]
 async def write(js: JetStream, directory: Path) -> float:
     """Write the stream into the table `demo.flights`; rows a second."""
     begun = perf_counter()
-    table = StreamTable(open_catalog(str(directory)), "demo.flights", "FLIGHTS", OPTIONS)
-    progress = await TableWriter(js, "FLIGHTS", table, OPTIONS).write_all()
+    table = stream_table(str(directory), "demo.flights", "FLIGHTS", OPTIONS)
+    progress = await TableWriter(js, table).write_all()
     seconds = perf_counter() - begun
     print(f"  {progress.rows:,} rows in {progress.commits} commits, {progress.rejected} rejected")
     return progress.rows / seconds

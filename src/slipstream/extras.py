@@ -9,6 +9,7 @@ from slipstream.errors import Error
 _USERS = {
     "arrow": "Arrow batches",
     "console": "Avro bodies in the console",
+    "delta": "Delta Lake tables",
     "kombu": "Celery's tasks",
     "objectstore": "object stores",
     "otel": "traces and metrics",

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from slipstream.tables import open_catalog
+from slipstream.tables.iceberg import open_catalog
 from tests.cli.conftest import Cli
 
 

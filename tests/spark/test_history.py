@@ -10,7 +10,7 @@ import pytest
 
 import slipstream
 from slipstream.spark.parts.history import history_and_tail
-from slipstream.tables import StreamTable, TableError, TableOptions, TableWriter, open_catalog
+from slipstream.tables import TableError, TableOptions, TableWriter, stream_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +29,8 @@ async def write(url: str, stream: str, folder: Path) -> None:
     """Write a stream into the table `numbers`."""
     async with await slipstream.connect(url) as nc:
         options = TableOptions(partition="hour", commit_rows=10)
-        table = StreamTable(open_catalog(str(folder)), "numbers", stream, options)
-        await TableWriter(nc.jetstream(), stream, table, options).write_all()
+        table = stream_table(str(folder), "numbers", stream, options)
+        await TableWriter(nc.jetstream(), table).write_all()
 
 
 def test_a_table_and_its_tail_are_one_frame(

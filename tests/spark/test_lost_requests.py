@@ -22,7 +22,8 @@ from slipstream.spark.sink.options import SinkOptions
 from slipstream.spark.sink.writing import StreamSink, Task
 from slipstream.spark.source.batch import BatchReader
 from slipstream.spark.source.ranges import Part
-from slipstream.tables import StreamTable, TableWriter, open_catalog
+from slipstream.tables import StreamTable, TableWriter, stream_table
+from slipstream.tables.iceberg import open_catalog
 from tests.spark.streams import fill
 from tests.spark.test_groups import SCHEMA, numbered
 from tests.spark.test_killed import numbers_in
@@ -159,10 +160,10 @@ def test_a_table_is_written_though_answers_are_lost(
             for number in range(published, published + 5):
                 await js.publish(f"{name}.x", b'{"n":%d}' % number)
             published += 5
-            await TableWriter(js, name, table()).write_all()
+            await TableWriter(js, table()).write_all()
 
     def table() -> StreamTable:
-        return StreamTable(open_catalog(str(tmp_path)), "numbers", name)
+        return stream_table(str(tmp_path), "numbers", name)
 
     assert each_lost_in_turn(losing, lambda: asyncio.run(publish_and_write())) >= 3
     rows = open_catalog(str(tmp_path)).load_table("streams.numbers").scan().to_arrow()

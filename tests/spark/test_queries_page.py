@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 import slipstream.sync
 from slipstream.server import Server
-from slipstream.tables import open_catalog
+from slipstream.tables.iceberg import open_catalog
 from tests.lasting_ports import lasting_port
 from tests.pages import blocks, run
 from tests.spark.streams import WAIT_SECONDS

@@ -1,34 +1,43 @@
-"""A stream and a table for each test, on both servers."""
+"""A stream and a table for each test: on both servers, and in each format."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as fs
 import pytest
+from deltalake import DeltaTable
+from msgspec.structs import replace
 
 import slipstream
 from slipstream.client.jetstream import JetStream
-from slipstream.tables import Progress, StreamTable, TableOptions, TableWriter, open_catalog
+from slipstream.tables import Progress, StreamTable, TableOptions, TableWriter, stream_table
+from slipstream.tables.iceberg import open_catalog
 from tests.fix_nats_server import NatsServer
 
 STREAM = "ORDERS"
+ON_ICEBERG = pytest.mark.parametrize("place", ["slipstream", "nats-server"], indirect=True)
 
 
 class Place:
-    """A stream, and a folder where its table is."""
+    """A stream, and a folder where its table is, in a format."""
 
-    def __init__(self, js: JetStream, folder: Path) -> None:
+    def __init__(self, js: JetStream, folder: Path, kind: str = "iceberg") -> None:
         self.js = js
         self.folder = folder
+        self.kind = kind
 
     def tables(self, options: TableOptions | None = None, stream: str = STREAM) -> StreamTable:
-        """The tables, through a catalog of their own: as another process has them."""
-        return StreamTable(open_catalog(str(self.folder)), "orders", stream, options)
+        """The tables, opened by themselves: as another process has them."""
+        options = replace(options or TableOptions(), format=self.kind)
+        return stream_table(str(self.folder), "orders", stream, options)
 
     def writer(self, options: TableOptions | None = None, **more: Any) -> TableWriter:
         """A new writer, as after a start."""
-        return TableWriter(self.js, STREAM, self.tables(options), options, **more)
+        return TableWriter(self.js, self.tables(options), **more)
 
     async def write(self, options: TableOptions | None = None) -> Progress:
         """Have a new writer write what the stream holds."""
@@ -50,10 +59,23 @@ class Place:
         return self._read("orders_rejected", columns)
 
     def _read(self, name: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-        table = open_catalog(str(self.folder)).load_table(f"streams.{name}")
-        found = table.scan().to_arrow().sort_by("_sequence")
+        found = self.table(name).sort_by("_sequence")
         rows: list[dict[str, Any]] = (found.select(columns) if columns else found).to_pylist()
         return rows
+
+    def table(self, name: str) -> pa.Table:
+        """A table, as a library reads it that knows the format and nothing of us."""
+        if self.kind == "iceberg":
+            return open_catalog(str(self.folder)).load_table(f"streams.{name}").scan().to_arrow()
+        folder = self.folder / "streams" / name
+        if self.kind == "delta":
+            # By files: what Arrow reads through delta-rs may end the process with SIGABRT.
+            plain = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+            return DeltaTable(folder).to_pyarrow_table(filesystem=plain)
+        found = ds.dataset(folder, format="parquet", exclude_invalid_files=False)
+        schemas = [fragment.physical_schema for fragment in found.get_fragments()]
+        whole = pa.unify_schemas(schemas) if schemas else pa.schema([("_sequence", pa.int64())])
+        return ds.dataset(folder, schema=whole, format="parquet").to_table()
 
     def sequences(self) -> tuple[list[int], list[int]]:
         """The sequences of rows and of rejected messages."""
@@ -68,17 +90,19 @@ def tables_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slipstre
         yield server
 
 
-@pytest.fixture(params=["slipstream", "nats-server"])
+@pytest.fixture(params=["slipstream", "nats-server", "delta", "parquet"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    """An empty stream, and a folder for its table."""
-    if request.param == "slipstream":
-        ours: slipstream.Server = request.getfixturevalue("tables_server")
-        url = ours.url
-    else:
+    """An empty stream, and a folder for its table; a format is tried on our own server."""
+    kind = "iceberg"
+    if request.param == "nats-server":
         real: NatsServer = request.getfixturevalue("shared_nats_server")
         url = real.url
+    else:
+        ours: slipstream.Server = request.getfixturevalue("tables_server")
+        url = ours.url
+        kind = request.param if request.param != "slipstream" else kind
     async with await slipstream.connect(url) as nc:
         js = nc.jetstream()
         await js.create_stream(name=STREAM, subjects=["orders.>"])
-        yield Place(js, tmp_path / "warehouse")
+        yield Place(js, tmp_path / "warehouse", kind)
         await js.delete_stream(STREAM)

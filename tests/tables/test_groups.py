@@ -8,11 +8,11 @@ import pytest
 import slipstream
 from slipstream.tables import (
     Progress,
-    StreamTable,
     TableOptions,
     TableWriter,
-    open_catalog,
+    stream_table,
 )
+from slipstream.tables.iceberg import open_catalog
 from tests.spark.mortal_groups import HOW, MortalGroup
 
 COUNT = 2000
@@ -40,8 +40,8 @@ async def test_each_message_is_in_the_table_once_when_leaders_change(
                 await js.publish_async("n", b'{"n":%d}' % number)
             await js.publish_async_complete()
             options = TableOptions(commit_rows=100)
-            table = StreamTable(open_catalog(str(tmp_path)), "numbers", "N", options)
-            await TableWriter(js, "N", table, options, change).write_all()
+            table = stream_table(str(tmp_path), "numbers", "N", options)
+            await TableWriter(js, table, change).write_all()
     finally:
         await asyncio.to_thread(group.end)
     assert changes == 2

@@ -5,7 +5,8 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from pyiceberg.exceptions import CommitFailedException
 
 import slipstream
 from slipstream.tables import TableOptions
+from slipstream.tables.delta.files import DataFiles
+from slipstream.tables.delta.part import DeltaPart
+from slipstream.tables.parquet.state import StateFolder
 from tests.fix_server_process import CLI, environment
 from tests.spark.mortal_servers import MortalServer
 from tests.tables.conftest import Place
@@ -87,28 +91,82 @@ async def test_a_commit_whose_answer_is_lost_is_not_made_twice(
     assert sorted(rows + rejected) == list(range(1, 31))
 
 
-@pytest.fixture(params=["slipstream", "nats-server"])
-def mortal_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MortalServer]:
-    """A server that the test kills and brings back."""
-    server = MortalServer(request.param, tmp_path)
-    yield server
-    server.kill()
+STEPS = {
+    "delta": [(DeltaPart, "_commit"), (DataFiles, "_write")],
+    "parquet": [(Path, "replace"), (StateFolder, "move")],
+}
 
 
-def start_writer(url: str, folder: Path) -> "subprocess.Popen[str]":
+@pytest.mark.parametrize("place", ["delta", "parquet"], indirect=True)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", range(1, 34, 2))
+async def test_a_writer_killed_at_any_step_of_a_commit_leaves_each_message_one_place(
+    place: Place, monkeypatch: pytest.MonkeyPatch, nth: int, when: str
+) -> None:
+    await place.publish(*(body(number, number > 12) for number in range(1, 31)))
+    calls = 0
+
+    def dying(step: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*words: Any, **more: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            is_last = calls == nth
+            if is_last and when == "before":
+                raise KilledError
+            done = step(*words, **more)
+            if is_last:
+                raise KilledError
+            return done
+
+        return call
+
+    with monkeypatch.context() as patch, suppress(KilledError):
+        for owner, name in STEPS[place.kind]:
+            patch.setattr(owner, name, dying(getattr(owner, name)))
+        await place.write(SMALL)
+    if nth > 3:  # the tables are there; nobody has mended anything yet
+        rows, rejected = place.sequences()
+        assert len({*rows, *rejected}) == len(rows) + len(rejected)
+    await place.publish(*(body(number, True) for number in range(31, 41)))
+    await place.write(TableOptions(commit_rows=7))
+    rows, rejected = place.sequences()
+    assert sorted(rows + rejected) == list(range(1, 41))
+
+
+@pytest.fixture(
+    params=["slipstream iceberg", "nats-server iceberg", "slipstream delta", "slipstream parquet"]
+)
+def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[MortalServer, str]]:
+    """A server that the test kills and brings back, and a format."""
+    server, kind = request.param.split()
+    made = MortalServer(server, tmp_path)
+    yield made, kind
+    made.kill()
+
+
+def start_writer(url: str, folder: Path, kind: str) -> "subprocess.Popen[str]":
     """`slipstream pipeline table --follow`, which says each commit in a line of JSON."""
     words = [*CLI, "pipeline", "table", "ORDERS", "--to", str(folder), "--follow", "--json"]
-    return subprocess.Popen(
-        [*words, "--server", url, "--commit-every", "100ms", "--partition", "hour"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment(),
-    )  # fmt: skip
+    words += ["--format", kind]
+    words += ["--server", url, "--commit-every", "100ms", "--partition", "hour"]
+    with log_of(folder).open("a") as log:
+        return subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=log, text=True, env=environment()
+        )
 
 
-def kill_after_commits(writer: "subprocess.Popen[str]", commits: int, seconds: float) -> None:
+def log_of(folder: Path) -> Path:
+    """What the writers of a table have said."""
+    return folder.with_suffix(".log")
+
+
+def kill_after_commits(
+    writer: "subprocess.Popen[str]", folder: Path, commits: int, seconds: float
+) -> None:
     """Kill it so long after so many commits."""
     assert writer.stdout is not None
     for _ in range(commits):
-        assert writer.stdout.readline()
+        assert writer.stdout.readline(), log_of(folder).read_text()
     try:
         writer.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -119,10 +177,12 @@ def kill_after_commits(writer: "subprocess.Popen[str]", commits: int, seconds: f
 
 @pytest.mark.timeout(400)
 async def test_processes_killed_again_and_again_leave_each_message_one_place(
-    mortal_server: MortalServer, tmp_path: Path
+    mortal: tuple[MortalServer, str], tmp_path: Path
 ) -> None:
+    mortal_server, kind = mortal
     chance = random.Random(7)
     total = 0
+    folder = tmp_path / "w"
 
     async def publish_on(url: str) -> None:
         """Publish with ids until told to stop: what is not acknowledged is published again."""
@@ -145,25 +205,25 @@ async def test_processes_killed_again_and_again_leave_each_message_one_place(
     is_over = asyncio.Event()
     publishing = asyncio.create_task(publish_on(mortal_server.url))
     for life in range(5):
-        writer = start_writer(mortal_server.url, tmp_path / "w")
+        writer = start_writer(mortal_server.url, folder, kind)
         try:
             await asyncio.to_thread(
-                kill_after_commits, writer, chance.randrange(1, 4), chance.random() / 4
+                kill_after_commits, writer, folder, chance.randrange(1, 4), chance.random() / 4
             )
         finally:
             writer.kill()
         if life in (1, 3):
-            writer = start_writer(mortal_server.url, tmp_path / "w")
+            writer = start_writer(mortal_server.url, folder, kind)
             mortal_server.kill()
             mortal_server.revive()
             try:
-                await asyncio.to_thread(kill_after_commits, writer, 2, 0.0)
+                await asyncio.to_thread(kill_after_commits, writer, folder, 2, 0.0)
             finally:
                 writer.kill()
     is_over.set()
     await publishing
     async with await slipstream.connect(mortal_server.url) as nc:
-        place = Place(nc.jetstream(), tmp_path / "w")
+        place = Place(nc.jetstream(), folder, kind)
         await place.write(TableOptions(partition="hour"))
         assert (await place.js.stream_info("ORDERS")).state.messages == total
         rows, rejected = place.sequences()

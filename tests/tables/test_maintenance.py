@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slipstream.errors import ConfigError
-from slipstream.tables import (
-    TableOptions,
-    TableWriter,
+from slipstream.tables import TableOptions, TableWriter, stream_table
+from slipstream.tables.iceberg import (
     compact,
     delete_unused,
     expire,
     open_catalog,
     position_of,
 )
-from slipstream.tables.synced_files import SyncedFileIO
-from tests.tables.conftest import STREAM, Place
+from slipstream.tables.iceberg.synced_files import SyncedFileIO
+from tests.tables.conftest import ON_ICEBERG, STREAM, Place
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -48,6 +47,7 @@ def left_in(folder: Path) -> list[Path]:
     return list(folder.rglob("*"))
 
 
+@ON_ICEBERG
 async def test_many_small_files_become_one_and_the_position_stays(place: Place) -> None:
     await place.publish(*({"n": n} for n in range(60)))
     await place.write(SMALL)
@@ -61,6 +61,7 @@ async def test_many_small_files_become_one_and_the_position_stays(place: Place) 
     assert (await place.write()).rows == 0
 
 
+@ON_ICEBERG
 async def test_a_writer_merges_and_expires_by_itself(place: Place) -> None:
     await place.publish(*({"n": n} if n % 5 else b"bad" for n in range(320)))
     options = TableOptions(commit_rows=10, compact_files=4, snapshots_kept=5)
@@ -74,6 +75,7 @@ async def test_a_writer_merges_and_expires_by_itself(place: Place) -> None:
     assert len(rejected) == 64
 
 
+@ON_ICEBERG
 async def test_unused_files_go_when_they_are_old_and_used_ones_never(place: Place) -> None:
     await place.publish(*({"n": n} for n in range(40)))
     await place.write(SMALL)
@@ -99,6 +101,7 @@ async def test_unused_files_go_when_they_are_old_and_used_ones_never(place: Plac
     assert delete_unused(table_of(place), 3600) == 0
 
 
+@ON_ICEBERG
 async def test_snapshots_with_a_name_do_not_expire(place: Place) -> None:
     await place.publish(*({"n": n} for n in range(30)))
     await place.write(SMALL)
@@ -112,6 +115,7 @@ async def test_snapshots_with_a_name_do_not_expire(place: Place) -> None:
     }
 
 
+@ON_ICEBERG
 async def test_a_folder_that_is_moved_away_and_back_is_the_same_table(place: Place) -> None:
     await place.publish({"n": 1})
     await place.write()
@@ -148,6 +152,7 @@ def test_files_are_synced_when_they_are_closed_and_folders_when_files_are_made(
         output.create()
 
 
+@ON_ICEBERG
 async def test_every_file_of_a_table_in_a_folder_is_synced_before_the_table_names_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,16 +180,16 @@ def test_a_place_that_has_no_catalog_is_refused(where: str) -> None:
         open_catalog(where)
 
 
+@ON_ICEBERG
 async def test_a_catalog_may_be_elsewhere_than_the_files(place: Place, tmp_path: Path) -> None:
     """As with a catalog in a database and files in an object store: by properties alone."""
     properties = {
         "uri": f"sqlite:///{tmp_path}/elsewhere.db",
         "warehouse": (tmp_path / "files").as_uri(),
     }
-    from slipstream.tables import StreamTable
 
     await place.publish({"n": 1})
     catalog = open_catalog(str(place.folder), properties)
-    await TableWriter(place.js, STREAM, StreamTable(catalog, "a.b", STREAM)).write_all()
+    await TableWriter(place.js, stream_table(catalog, "a.b", STREAM)).write_all()
     assert list((tmp_path / "files").rglob("*.parquet"))
     assert not list(place.folder.rglob("*.parquet"))

@@ -11,26 +11,25 @@ import pytest
 from slipstream.client.arrow.scan import Scan
 from slipstream.tables import (
     StreamReplacedError,
-    StreamTable,
     TableError,
     TableOptions,
     TableWriter,
     history_and_tail,
-    open_catalog,
 )
-from tests.tables.conftest import STREAM, Place
+from slipstream.tables.iceberg import open_catalog
+from tests.tables.conftest import ON_ICEBERG, STREAM, Place
 
 SMALL = TableOptions(commit_rows=10)
 
 
 async def read(place: Place, **more: Any) -> pa.Table:
     """History and tail as one table, by sequence as far as it is read."""
-    catalog = open_catalog(str(place.folder))
-    reader = await history_and_tail(place.js, STREAM, catalog, "orders", **more)
+    reader = await history_and_tail(place.js, place.tables(), **more)
     found = await asyncio.to_thread(reader.read_all)
     return found.sort_by("_sequence") if "_sequence" in found.column_names else found
 
 
+@ON_ICEBERG
 async def test_duckdb_and_polars_read_the_same_sums(place: Place) -> None:
     await place.publish(*({"n": n, "x": n / 4} for n in range(1000)), b"bad")
     await place.write(TableOptions(commit_rows=250))
@@ -84,7 +83,7 @@ async def test_rows_of_other_streams_are_not_given(place: Place) -> None:
     try:
         await place.publish({"n": 1}, subject="other.x")
         await place.publish({"n": 2})
-        await TableWriter(place.js, "OTHER", place.tables(stream="OTHER")).write_all()
+        await TableWriter(place.js, place.tables(stream="OTHER")).write_all()
         await place.write()
         assert (await read(place))["n"].to_pylist() == [2]
     finally:
@@ -93,8 +92,7 @@ async def test_rows_of_other_streams_are_not_given(place: Place) -> None:
 
 async def test_a_tail_of_another_stream_than_the_tables_is_refused(place: Place) -> None:
     await place.publish({"n": 1})
-    catalog = open_catalog(str(place.folder))
-    StreamTable(catalog, "orders", STREAM).open()
+    place.tables().open()
     with pytest.raises(TableError, match="nothing of stream ORDERS was written"):
         await read(place)
     await place.write()

@@ -17,12 +17,13 @@ from pyiceberg.table import CommitTableRequest, Table
 from slipstream.tables import (
     OtherWriterError,
     Position,
-    StreamTable,
     TableOptions,
     TableWriter,
     history_and_tail,
-    open_catalog,
+    stream_table,
 )
+from slipstream.tables.iceberg import open_catalog
+from slipstream.tables.layout import schema_of
 from tests.tables.conftest import STREAM, Place
 
 OPTIONS = TableOptions(commit_rows=10, compact_files=2)
@@ -123,15 +124,15 @@ def rest(tmp_path: Path) -> Iterator[tuple[str, type[RestCatalog]]]:
 
 def writer(place: Place, url: str) -> TableWriter:
     """A writer of the table `shop.orders` in the REST catalog."""
-    tables = StreamTable(open_catalog(url), "shop.orders", STREAM, OPTIONS)
-    return TableWriter(place.js, STREAM, tables, OPTIONS)
+    tables = stream_table(url, "shop.orders", STREAM, OPTIONS)
+    return TableWriter(place.js, tables)
 
 
 async def sequences(place: Place, url: str) -> list[int]:
     """Those of the rows of table and tail, and of the rejected messages."""
-    catalog = open_catalog(url)
-    rows = await history_and_tail(place.js, STREAM, catalog, "shop.orders", columns=["_sequence"])
-    rejected = catalog.load_table("shop.orders_rejected").scan().to_arrow()
+    table = stream_table(url, "shop.orders", STREAM)
+    rows = await history_and_tail(place.js, table, columns=["_sequence"])
+    rejected = open_catalog(url).load_table("shop.orders_rejected").scan().to_arrow()
     found: list[int] = [
         *rows.read_all()["_sequence"].to_pylist(),
         *rejected["_sequence"].to_pylist(),
@@ -161,10 +162,10 @@ async def test_a_rest_catalog_refuses_the_earlier_of_two_writers(
 ) -> None:
     url, _ = rest
     await place.publish({"n": 1})
-    earlier = StreamTable(open_catalog(url), "shop.orders", STREAM)
+    earlier = stream_table(url, "shop.orders", STREAM)
     position = earlier.open()
     assert position is None
+    rows, rejected = (schema_of(part.columns()).empty_table() for part in earlier.read())
     await writer(place, url).write_all()
-    rows = earlier.table.schema().as_arrow().empty_table()
     with pytest.raises(OtherWriterError):
-        earlier.commit({}, rows, earlier.rejected_table.schema().as_arrow().empty_table(), POSITION)
+        earlier.commit({}, rows, rejected, POSITION)

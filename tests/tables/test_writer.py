@@ -4,6 +4,7 @@ it cannot when it cannot."""
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,16 +17,17 @@ from slipstream.tables import (
     PositionLostError,
     Progress,
     StreamReplacedError,
-    StreamTable,
     TableError,
     TableOptions,
     TableWriter,
-    compact,
-    expire,
-    open_catalog,
-    position_of,
+    stream_table,
 )
-from tests.tables.conftest import STREAM, Place
+from slipstream.tables.iceberg import compact, expire, open_catalog
+from slipstream.tables.parts import Part, Wanted
+from slipstream.tables.positions import Position
+from slipstream.tables.rows import RowMaker
+from slipstream.tables.writer import identity_of
+from tests.tables.conftest import ON_ICEBERG, STREAM, Place
 
 SMALL = TableOptions(commit_rows=10)
 
@@ -40,9 +42,12 @@ async def test_messages_become_rows_and_the_table_says_how_far_it_goes(place: Pl
     ]
     stored = (await (await place.js.stream(STREAM)).get_message(1)).time
     assert place.rows("_time")[0]["_time"] == stored.replace(microsecond=stored.microsecond)
-    position = position_of(place.tables()._catalog.load_table("streams.orders"), STREAM)
+    rows, rejected = place.tables().read()
+    position = rows.position(STREAM)
     assert position is not None
-    assert position.sequence == 2
+    assert (position.sequence, position.lost) == (2, 0)
+    assert position.created == identity_of(await place.js.stream_info(STREAM))
+    assert rejected.position(STREAM) is not None
 
 
 async def test_a_later_writer_goes_on_where_the_table_ends(place: Place) -> None:
@@ -102,8 +107,8 @@ async def test_late_rows_are_rejected_and_others_lie_in_the_partition_of_their_t
     await place.write(options)
     assert place.sequences() == ([1, 2, 4], [3])
     assert place.rejected("reason")[0]["reason"].startswith("late: at is 18")
-    table = place.tables()._catalog.load_table("streams.orders")
-    assert len(list(table.scan().plan_files())) == 3
+    rows, _ = place.tables().read()
+    assert len(rows.files(Wanted(STREAM))) == 3
 
 
 async def test_only_wanted_subjects_are_written(place: Place) -> None:
@@ -209,17 +214,18 @@ async def test_two_writers_that_commit_at_once_write_each_message_once(place: Pl
     await place.publish(*({"n": n} if n % 3 else b"bad" for n in range(200)))
     writers = [place.writer(SMALL) for _ in range(3)]
     ended = await asyncio.gather(*(w.write_all() for w in writers), return_exceptions=True)
-    assert any(isinstance(end, Progress) for end in ended)
+    assert any(isinstance(end, Progress) for end in ended), ended
     assert all(isinstance(end, Progress | OtherWriterError) for end in ended), ended
     await place.write()
     rows, rejected = place.sequences()
     assert sorted(rows + rejected) == list(range(1, 201))
 
 
+@ON_ICEBERG
 async def test_a_compaction_of_somebody_else_in_between_costs_a_writer_nothing(
     place: Place,
 ) -> None:
-    tables = place.tables()
+    tables = place.tables(SMALL)
     seen = []
 
     def compact_elsewhere(progress: Progress) -> None:
@@ -227,7 +233,7 @@ async def test_a_compaction_of_somebody_else_in_between_costs_a_writer_nothing(
         seen.append(compact(found, TableOptions(compact_files=2)))
 
     await place.publish(*({"n": n} for n in range(40)))
-    writer = TableWriter(place.js, STREAM, tables, SMALL, compact_elsewhere)
+    writer = TableWriter(place.js, tables, compact_elsewhere)
     assert (await writer.write_all()).commits == 4
     assert sum(seen) > 2
     assert place.sequences()[0] == list(range(1, 41))
@@ -240,7 +246,7 @@ async def test_streams_that_share_a_table_have_a_position_each(place: Place) -> 
         await place.publish({"n": 3}, subject="other.x")
         await place.write()
         for rows in (1, 0):
-            other = TableWriter(place.js, "OTHER", place.tables(stream="OTHER"))
+            other = TableWriter(place.js, place.tables(stream="OTHER"))
             assert (await other.write_all()).rows == rows
             assert (await place.write()).rows == 0
         assert sorted(row["n"] for row in place.rows("n")) == [1, 2, 3]
@@ -248,6 +254,7 @@ async def test_streams_that_share_a_table_have_a_position_each(place: Place) -> 
         await place.js.delete_stream("OTHER")
 
 
+@ON_ICEBERG
 async def test_snapshots_of_other_programs_hide_no_position_until_ours_has_expired(
     place: Place,
 ) -> None:
@@ -263,6 +270,7 @@ async def test_snapshots_of_other_programs_hide_no_position_until_ours_has_expir
         await place.write()
 
 
+@ON_ICEBERG
 async def test_a_table_that_was_not_made_from_a_stream_is_refused(place: Place) -> None:
     catalog = open_catalog(str(place.folder))
     catalog.create_namespace_if_not_exists("mine")
@@ -271,7 +279,7 @@ async def test_a_table_that_was_not_made_from_a_stream_is_refused(place: Place) 
     catalog.create_table(
         "mine.own", schema=catalog.load_table("streams.orders").schema().select("n")
     )
-    writer = TableWriter(place.js, STREAM, StreamTable(catalog, "mine.own", STREAM))
+    writer = TableWriter(place.js, stream_table(catalog, "mine.own", STREAM))
     with pytest.raises(TableError, match="was not made from a stream"):
         await writer.write_all()
 
@@ -322,3 +330,34 @@ async def test_a_server_that_stays_away_ends_the_writer_with_the_clients_error(
         with pytest.raises(ClientError):
             await running
     assert place.sequences() == ([1], [])
+
+
+@pytest.mark.parametrize("place", ["slipstream", "delta", "parquet"], indirect=True)
+async def test_of_two_that_begin_at_once_the_last_one_in_the_table_of_rows_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.publish(*({"n": n} if n % 3 else b"bad" for n in range(30)))
+    late, early = place.tables(SMALL), place.tables(SMALL)
+    part = type(late.parts()[0])
+    append = part.append
+    position = None
+
+    def append_between(self: Part, *words: Any) -> bool:
+        nonlocal position
+        done: bool = append(self, *words)
+        if position is None:  # the early one has taken over the first table, and not the second
+            position = Position()
+            position = late.open() or position
+        return done
+
+    monkeypatch.setattr(part, "append", append_between)
+    with pytest.raises(OtherWriterError, match="at sequence 0"):
+        early.open()
+    maker = RowMaker(STREAM, {}, SMALL)
+    scan = (await place.js.stream(STREAM)).scan(1, columns=maker.scanned_columns())
+    batches = [batch async for batch in scan]
+    made = maker.make(batches, "2026-01-01T00:00:00Z", frozenset())
+    to = Position("2026-01-01T00:00:00Z", 30)
+    await asyncio.to_thread(late.commit, maker.columns, made.fitting, made.rejected, to)
+    rows, rejected = place.sequences()
+    assert (len(rows), len(rejected)) == (20, 10)

@@ -1,15 +1,14 @@
-"""Streams as tables: a stream becomes an Apache Iceberg table, each message exactly once.
+"""Streams as tables: Apache Iceberg, Delta Lake or Parquet files, each message exactly once.
 
-    catalog = open_catalog("warehouse")                       # a folder, nothing else to start
-    table = StreamTable(catalog, "orders", "ORDERS")
-    await TableWriter(js, "ORDERS", table).run()
+    table = stream_table("warehouse", "orders", "ORDERS")     # a folder, nothing else to start
+    await TableWriter(js, table).run()
 
-Needs the extra `tables`: pip install 'slipstream[tables]'.
+Needs the extra `tables`: pip install 'slipstream[tables]'; Delta Lake needs `delta` besides.
 """
 
-from slipstream.tables.catalogs import open_catalog, require_iceberg
+from slipstream.extras import require
 
-require_iceberg()  # before the modules that cannot be imported without
+require("pyarrow", extra="tables")  # before the modules that cannot be imported without
 
 from slipstream.tables.errors import (  # noqa: E402
     OtherWriterError,
@@ -17,11 +16,11 @@ from slipstream.tables.errors import (  # noqa: E402
     StreamReplacedError,
     TableError,
 )
-from slipstream.tables.iceberg import StreamTable  # noqa: E402
-from slipstream.tables.maintenance import compact, delete_unused, expire  # noqa: E402
 from slipstream.tables.options import TableOptions  # noqa: E402
-from slipstream.tables.positions import Position, position_of  # noqa: E402
+from slipstream.tables.places import stream_table  # noqa: E402
+from slipstream.tables.positions import Position  # noqa: E402
 from slipstream.tables.reading import history_and_tail  # noqa: E402
+from slipstream.tables.stream_table import StreamTable  # noqa: E402
 from slipstream.tables.writer import Progress, TableWriter  # noqa: E402
 
 __all__ = [
@@ -34,10 +33,6 @@ __all__ = [
     "TableError",
     "TableOptions",
     "TableWriter",
-    "compact",
-    "delete_unused",
-    "expire",
     "history_and_tail",
-    "open_catalog",
-    "position_of",
+    "stream_table",
 ]

@@ -7,6 +7,9 @@ slipstream.Error
     └── StreamReplacedError        the stream is not the one that the table was written from
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from slipstream.errors import Error
 
 
@@ -27,3 +30,16 @@ class PositionLostError(TableError):
 
 class StreamReplacedError(TableError):
     """The stream was made anew, or an older state has replaced it."""
+
+
+@contextmanager
+def said(name: str, what: str) -> Iterator[None]:
+    """Raise what the libraries of the formats raise as `TableError`, with the table and what was
+    being done to it."""
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise TableError(f"table {name}: {what} failed: {reason}") from error

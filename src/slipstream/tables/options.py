@@ -6,11 +6,15 @@ import msgspec
 import pyarrow as pa
 
 from slipstream.errors import ConfigError
+from slipstream.schemas import Body, CloudEvents
 
 MESSAGE_COLUMNS = ("_stream", "_subject", "_sequence", "_time", "_headers")
 MESSAGE_TIME = "_time"
-PARTITION = "_partition"  # the name of the table's partition field
-RESERVED = (*MESSAGE_COLUMNS, PARTITION)
+PARTITION = "_partition"  # the name of the partition field of Iceberg's tables
+# The column that the others are partitioned by. It is the name of folders, and some readers leave
+# out those that begin with an underscore.
+BY_TIME = "by_time"
+RESERVED = (*MESSAGE_COLUMNS, PARTITION, BY_TIME)
 
 _TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -60,8 +64,11 @@ def column_of(text: str) -> Column:
 class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a writer does with a stream. Raises `ConfigError` when it is made with wrong values.
 
+    format: "iceberg", "delta" for Delta Lake, or "parquet" for a folder of plain files.
     body: "json" gives each field of a body a column of its own; "bytes" keeps bodies as they are,
         in a column `data`.
+    schema: bodies are in this format of `slipstream.schemas` (Avro, Protobuf, MessagePack, JSON,
+        CloudEvents), and its schema, or the newest one in its registry, says what the columns are.
     columns: columns that are known beforehand, a type's name for each field (see `column_of`).
     new_fields: what becomes of a field without a column: "add" adds a column, "reject" puts the
         row into the table of rejected rows, "ignore" leaves the field out.
@@ -83,7 +90,9 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     unused_seconds: files that no snapshot names are deleted when they are so old.
     """
 
+    format: Literal["iceberg", "delta", "parquet"] = "iceberg"
     body: Literal["json", "bytes"] = "json"
+    schema: Body | CloudEvents | None = None
     columns: dict[str, str] = {}
     new_fields: Literal["add", "reject", "ignore"] = "add"
     columns_max: int = 1000
@@ -126,6 +135,8 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             column_of(kind)
             if name in RESERVED:
                 raise ConfigError(f"table options: {name} is a name that every table has taken")
+        if self.schema is not None and (self.columns or self.body != "json"):
+            raise ConfigError("table options: columns and body are what the schema says, if given")
         if self.body == "bytes" and (self.columns or self.time != MESSAGE_TIME):
             raise ConfigError('table options: body "bytes" has no columns and no time in bodies')
         if self.time != MESSAGE_TIME and self.columns.get(self.time, "timestamp") != "timestamp":

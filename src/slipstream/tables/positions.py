@@ -1,22 +1,15 @@
-"""How far a stream is in a table: said by the snapshot that has the rows, so never by guessing.
+"""How far a stream is in a table: said by the commit that has the rows, so never by guessing.
 
     slipstream.<stream>.created     when the stream was made: its identity
     slipstream.<stream>.sequence    everything up to this sequence is in the table, or rejected
     slipstream.<stream>.writer      who may commit the next rows
     slipstream.<stream>.lost        messages that were gone before they were read, all in all
 
-Snapshots of others (Spark's deletes and rewrites) have no such properties; then the last ancestor
-that has some counts. A snapshot of ours has those of all streams of the table.
+Where these stand is the format's affair: Iceberg has properties of snapshots, Delta transactions of
+applications and properties of the table, and a folder of Parquet files a file of its own.
 """
 
-from typing import TYPE_CHECKING
-
 import msgspec
-
-from slipstream.tables.errors import PositionLostError
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 PREFIX = "slipstream."
 
@@ -30,38 +23,6 @@ class Position(msgspec.Struct, frozen=True):
     lost: int = 0
 
     def properties(self, stream: str) -> dict[str, str]:
-        """As properties of a snapshot."""
+        """As texts under names that have the stream's."""
         fields = msgspec.structs.asdict(self)
         return {f"{PREFIX}{stream}.{name}": str(value) for name, value in fields.items()}
-
-
-def properties_of(table: "Table") -> dict[str, str]:
-    """What the table's snapshots say of all streams; empty if the table is new.
-
-    Raises `PositionLostError`: to begin with the first message would double what is there.
-    """
-    metadata = table.metadata
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    at = metadata.current_snapshot_id
-    while at is not None and at in by_id:
-        summary = by_id[at].summary
-        found = summary.additional_properties if summary is not None else {}
-        ours = {name: value for name, value in found.items() if name.startswith(PREFIX)}
-        if ours:
-            return ours
-        at = by_id[at].parent_snapshot_id
-    if by_id:
-        raise PositionLostError(
-            f"table {'.'.join(table.name())}: its snapshots were made by other programs and do not "
-            "say how far the stream was written; one that does was never there or has expired. "
-            "Roll the table back to a snapshot that does, or write into a new table"
-        )
-    return {}
-
-
-def position_of(table: "Table", stream: str) -> Position | None:
-    """Where a stream stands; None if nothing of it was ever written. Raises `PositionLostError`."""
-    ours = properties_of(table)
-    start = f"{PREFIX}{stream}."
-    found = {name.removeprefix(start): ours[name] for name in ours if name.startswith(start)}
-    return msgspec.convert(found, Position, strict=False) if found else None

@@ -6,7 +6,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slipstream.tables.columns import BodyColumns
+from slipstream.tables.bodies import Bodies, RawBodies
+from slipstream.tables.json_bodies import JsonBodies
 from slipstream.tables.options import MESSAGE_TIME, Column, TableOptions
 
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -26,16 +27,21 @@ class RowMaker:
     def __init__(self, stream: str, columns: dict[str, Column], options: TableOptions) -> None:
         self._stream = stream
         self._options = options
-        self._bodies = BodyColumns(columns, options.new_fields, options.columns_max)
+        self._bodies = _bodies(columns, options)
 
     @property
     def columns(self) -> dict[str, Column]:
         """The columns of the bodies that were met until now."""
         return self._bodies.columns
 
+    def close(self) -> None:
+        """Close what reads the bodies."""
+        self._bodies.close()
+
     def scanned_columns(self) -> list[str]:
         """The columns that messages are to have."""
-        headers = ["headers"] if self._options.headers else []
+        needs = self._options.headers or self._bodies.needs_headers
+        headers = ["headers"] if needs else []
         return ["subject", "sequence", "timestamp", *headers, "data"]
 
     def make(
@@ -46,13 +52,9 @@ class RowMaker:
         if left_out:
             known = pa.array(left_out, pa.int64())
             messages = messages.filter(pc.invert(pc.is_in(messages["sequence"], known)))
-        reasons: dict[int, str] = {}
-        if self._options.body == "bytes":
-            places, made = None, {"data": messages["data"]}
-        else:
-            fit = self._bodies.read(messages["data"].to_pylist())
-            reasons, made = fit.reasons, fit.columns
-            places = fit.places if reasons else None
+        fit = self._bodies.read(messages)
+        reasons, made = fit.reasons, fit.columns
+        places = fit.places if reasons else None
         taken = messages if places is None else messages.take(pa.array(places, pa.int64()))
         rows = pa.table(self._message_columns(taken) | made)
         if self._options.late_seconds is not None and self._options.time != MESSAGE_TIME:
@@ -98,3 +100,14 @@ class RowMaker:
             "data": taken["data"],
         }
         return pa.table(columns)
+
+
+def _bodies(columns: dict[str, Column], options: TableOptions) -> Bodies:
+    """What reads the bodies of a stream. Raises `SchemaError`."""
+    if options.schema is not None:
+        from slipstream.tables.registered_bodies import RegisteredBodies
+
+        return RegisteredBodies(options.schema, columns)
+    if options.body == "bytes":
+        return RawBodies(columns)
+    return JsonBodies(columns, options.new_fields, options.columns_max)

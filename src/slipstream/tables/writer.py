@@ -1,6 +1,6 @@
 """`TableWriter`: reads a stream in Arrow batches and commits its rows to tables, exactly once.
 
-    writer = TableWriter(js, "ORDERS", StreamTable(open_catalog("warehouse"), "orders", "ORDERS"))
+    writer = TableWriter(js, stream_table("warehouse", "orders", "ORDERS"))
     await writer.write_all()      # what the stream holds now
     await writer.run()            # and what comes, until it is cancelled
 
@@ -24,16 +24,14 @@ from slipstream.client.jetstream.errors import ApiError, JetStreamNotEnabledErro
 from slipstream.errors import Error
 from slipstream.model.times import datetime_text
 from slipstream.tables.errors import StreamReplacedError
-from slipstream.tables.maintenance import Maintenance
-from slipstream.tables.options import TableOptions
 from slipstream.tables.positions import Position
 from slipstream.tables.rows import RowMaker
+from slipstream.tables.stream_table import StreamTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from slipstream.client.jetstream import JetStream, StreamInfo
-    from slipstream.tables.iceberg import StreamTable
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +78,7 @@ class _Chunk:
 
 
 class TableWriter:
-    """Writes one stream into the tables of a `StreamTable`.
+    """Writes the stream of a `StreamTable` into its tables, as the options of the tables say.
 
     `on_commit` is called after each commit, in the event loop. Raises `StreamReplacedError` when
     the stream is another one than was written, `OtherWriterError` when another writer has taken
@@ -92,17 +90,14 @@ class TableWriter:
     def __init__(
         self,
         js: "JetStream",
-        stream: str,
-        table: "StreamTable",
-        options: TableOptions | None = None,
+        table: StreamTable,
         on_commit: Callable[[Progress], None] | None = None,
     ) -> None:
         self._js = js
-        self._name = stream
+        self._name = table.stream
         self._table = table
-        self._options = options or TableOptions()
+        self._options = table.options
         self._on_commit = on_commit
-        self._maintenance = Maintenance(self._options)
         self._read_to = 0
         self._position = Position()
         self._left_out: frozenset[int] = frozenset()
@@ -138,7 +133,9 @@ class TableWriter:
         self.progress.sequence = found.sequence
         self.progress.lost = found.lost
         self._left_out = await asyncio.to_thread(self._table.rejected_after, found)
-        self._maker = RowMaker(self._name, self._table.body_columns(), self._options)
+        self._maker = await asyncio.to_thread(
+            RowMaker, self._name, self._table.body_columns(), self._options
+        )
 
     def _begins_anew(self, info: "StreamInfo", found: Position) -> bool:
         """Whether to begin with the first message. Raises `StreamReplacedError`."""
@@ -269,6 +266,7 @@ class TableWriter:
         finally:
             if commit is not None:
                 await commit
+            await asyncio.to_thread(self._maker.close)
 
     async def _commit(self, chunk: _Chunk) -> None:
         """Commit a chunk; then remove from the stream what may go, and look after the files."""
@@ -295,7 +293,7 @@ class TableWriter:
             self._on_commit(progress)
         if self._options.archive:
             await self._archive(chunk.last)
-        await asyncio.to_thread(self._maintenance.after_commit, self._table)
+        await asyncio.to_thread(self._table.tend)
 
     async def _archive(self, sequence: int) -> None:
         """Remove from the stream what the table has."""

@@ -1,11 +1,13 @@
-"""`slipstream pipeline table`: a stream into an Apache Iceberg table (docs/tables.md)."""
+"""`slipstream pipeline table`: a stream into an Iceberg, Delta or Parquet table."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from slipstream.cli.output import clock, note, say
+from slipstream.cli.pipeline.bodies import PLAIN, WITH_SCHEMA, form_of
 from slipstream.cli.progress import count_bar
 from slipstream.cli.session import command, jetstream, new_app, wants_json
 from slipstream.cli.values import duration, one_of, size
@@ -58,12 +60,20 @@ async def table(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="WHERE", help="A folder, the URL of a REST catalog, or catalog:NAME"
+            "--to", metavar="WHERE", help="A folder, the URL of a REST catalog or of a store of "
+            "Delta tables, or catalog:NAME",
         ),
     ],
     name: Annotated[
         str, typer.Option("--table", metavar="NAME", help="Like sales.orders")
     ] = "",
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--format", parser=one_of("iceberg", "delta", "parquet"),
+            metavar="iceberg|delta|parquet", help="Of the table",
+        ),
+    ] = "iceberg",
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C")
     ] = False,
@@ -78,9 +88,22 @@ async def table(
             help="What becomes of fields that have no column",
         ),
     ] = "add",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Keep bodies as bytes, whatever is in them")
-    ] = False,
+    body: Annotated[
+        str,
+        typer.Option(
+            "--body", parser=one_of(*PLAIN, *WITH_SCHEMA), metavar="json|bytes|avro|...",
+            help="What bodies are in; bytes keeps them as they are",
+        ),
+    ] = "json",
+    subject: Annotated[
+        str, typer.Option("--schema", metavar="NAME", help="The bodies' subject in the registry")
+    ] = "",
+    schema_file: Annotated[
+        Path | None, typer.Option("--schema-file", metavar="FILE", help="Their schema, without one")
+    ] = None,
+    registry: Annotated[
+        str, typer.Option("--registry", metavar="WHERE", help="The registry's URL, or a bucket")
+    ] = "schemas",
     headers: Annotated[bool, typer.Option("--headers", help="Keep headers")] = False,
     time: Annotated[
         str, typer.Option("--time", metavar="FIELD", help="Partition by this timestamp in bodies")
@@ -111,18 +134,20 @@ async def table(
         bool, typer.Option("--begin-anew", help="The stream was made anew: begin with its first")
     ] = False,
     properties: Annotated[
-        Pairs, typer.Option("--property", metavar="NAME=VALUE", help="For the catalog, as it is")
+        Pairs, typer.Option("--property", metavar="NAME=VALUE", help="For catalog or store")
     ] = None,
 ) -> None:  # fmt: skip
-    """Write a stream into an Iceberg table, each message exactly once.
+    """Write a stream into a table, each message exactly once.
 
     Goes on where the table ends, also after a crash. Messages that do not fit go into a table
     NAME_rejected, with the reason. Ends when the stream is written, unless --follow is given.
     """
-    from slipstream.tables import StreamTable, TableOptions, TableWriter, open_catalog
+    from slipstream.tables import TableOptions, TableWriter, stream_table
 
     given: dict[str, Any] = {
-        "body": "bytes" if raw else "json",
+        "format": kind,
+        "body": body if body in PLAIN else "json",
+        "schema": form_of(body, subject, schema_file, registry),
         "columns": _pairs("--column", columns, ":"),
         "new_fields": new_fields,
         "headers": headers,
@@ -136,11 +161,11 @@ async def table(
         "begin_anew": begin_anew,
     }
     options = TableOptions(**given)
-    catalog = open_catalog(to, _pairs("--property", properties, "="))
-    tables = StreamTable(catalog, name or stream.lower(), stream, options)
+    pairs = _pairs("--property", properties, "=")
+    tables = stream_table(to, name or stream.lower(), stream, options, pairs)
     async with jetstream() as js:
         with _Shown(wants_json()) as shown:
-            writer = TableWriter(js, stream, tables, options, shown.commit)
+            writer = TableWriter(js, tables, shown.commit)
             if follow:
                 note(f"{clock()} Writing stream {stream} into table {tables.name}; Ctrl-C ends it")
                 await writer.run()

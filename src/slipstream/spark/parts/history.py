@@ -1,4 +1,4 @@
-"""One DataFrame over a stream's Iceberg table and what the stream has after it.
+"""One DataFrame over a stream's table and what the stream has after it.
 
 rows = history_and_tail(spark, "warehouse", "orders", stream="ORDERS", servers=url)
 
@@ -37,35 +37,29 @@ def history_and_tail(
 ) -> "DataFrame":
     """All rows of a stream, each once: those of its table, and those that came after them.
 
-    `where`, `properties` and `table` are those of `slipstream.tables.open_catalog` and
-    `StreamTable`, `options` those of the writer, `source` the options of the connection. Raises
-    `TableError`, `StreamReplacedError`.
+    `where`, `table`, `options` and `properties` are those of `slipstream.tables.stream_table`, as
+    the writer has them; `source` are the options of the connection. Raises `TableError`,
+    `StreamReplacedError`.
     """
-    from slipstream.tables import TableError, open_catalog
-    from slipstream.tables.iceberg import rows_of
-    from slipstream.tables.reading import cut, schema_of, shaped
+    from slipstream.tables import stream_table
+    from slipstream.tables.layout import shaped
+    from slipstream.tables.reading import cut
 
     asked = parse(ServerOptions, {name: str(value) for name, value in source.items()})
+    tables = stream_table(where, table, stream, options, properties)
 
     async def read() -> "Cut":
         async with await connect(asked, "spark-history", patient=True) as connection:
-            catalog = open_catalog(where, properties)
-            return await cut(jetstream(connection, asked), stream, catalog, table, options)
+            return await cut(jetstream(connection, asked), tables)
 
     with ThreadPoolExecutor(1) as thread:  # the caller's may have a running loop
         found = thread.submit(asyncio.run, patiently(read, asked)).result()
-    scan = found.table.scan(rows_of(stream), snapshot_id=found.snapshot)
-    tasks = list(scan.plan_files())
-    if any(task.delete_files for task in tasks):
-        raise TableError(
-            f"table {table} has row-level deletes of other programs, which Spark reads through "
-            "Iceberg's runtime alone; rewrite_data_files removes them"
-        )
-    schema = schema_of(found)
+    files = found.rows.files(found.wanted)
+    schema = found.schema
     rows = found.tail if found.tail is not None else schema.empty_table()
     tail = spark.createDataFrame(shaped(rows, schema))
-    if not tasks:
+    if not files:
         return tail
     reader = spark.read.schema(from_arrow_schema(schema))
-    history = reader.parquet(*(task.file.file_path for task in tasks)).select(*tail.columns)
+    history = reader.parquet(*files).select(*tail.columns)
     return history.where(f.col("_stream") == stream).unionByName(tail)

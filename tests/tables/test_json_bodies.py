@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from slipstream.errors import ConfigError
 from slipstream.tables import TableOptions
-from slipstream.tables.columns import BodyColumns, Fitting
+from slipstream.tables.bodies import Fitting
+from slipstream.tables.json_bodies import JsonBodies
 from slipstream.tables.options import Column, column_of
 
 
@@ -25,8 +26,8 @@ def columns(**types: str) -> dict[str, Column]:
 
 
 def test_types_come_from_the_first_values() -> None:
-    bodies = BodyColumns({})
-    read = bodies.read([b'{"t":true,"n":1,"d":1.5,"s":"x","o":{"a":[1, 2]},"l":[1]}'])
+    bodies = JsonBodies({})
+    read = bodies.fit([b'{"t":true,"n":1,"d":1.5,"s":"x","o":{"a":[1, 2]},"l":[1]}'])
     kinds = {name: str(column.type) for name, column in bodies.columns.items()}
     assert kinds == {"t": "bool", "n": "int64", "d": "double", "s": "string", "o": "string",
                      "l": "string"}  # fmt: skip
@@ -35,20 +36,20 @@ def test_types_come_from_the_first_values() -> None:
 
 
 def test_whole_and_other_numbers_met_together_are_double() -> None:
-    bodies = BodyColumns({})
-    assert values(bodies.read([b'{"n":1}', b'{"n":2.5}'])) == {"n": [1.0, 2.5]}
+    bodies = JsonBodies({})
+    assert values(bodies.fit([b'{"n":1}', b'{"n":2.5}'])) == {"n": [1.0, 2.5]}
 
 
 def test_a_field_that_is_always_null_gets_no_column_until_it_has_a_value() -> None:
-    bodies = BodyColumns({})
-    assert bodies.read([b'{"a":1,"x":null}', b'{"a":2,"x":null}']).places == [0, 1]
+    bodies = JsonBodies({})
+    assert bodies.fit([b'{"a":1,"x":null}', b'{"a":2,"x":null}']).places == [0, 1]
     assert list(bodies.columns) == ["a"]
-    assert values(bodies.read([b'{"x":"now"}'])) == {"a": [None], "x": ["now"]}
+    assert values(bodies.fit([b'{"x":"now"}'])) == {"a": [None], "x": ["now"]}
 
 
 def test_a_new_field_adds_a_column_and_others_are_null_there() -> None:
-    bodies = BodyColumns(columns(a="long"))
-    read = bodies.read([b'{"a":1}', b'{"a":2,"b":"new"}', b"{}"])
+    bodies = JsonBodies(columns(a="long"))
+    read = bodies.fit([b'{"a":1}', b'{"a":2,"b":"new"}', b"{}"])
     assert values(read) == {"a": [1, 2, None], "b": [None, "new", None]}
 
 
@@ -76,8 +77,8 @@ def test_a_new_field_adds_a_column_and_others_are_null_there() -> None:
 )
 def test_a_body_that_does_not_fit_is_named_with_the_reason(body: bytes, reason: str) -> None:
     known = columns(a="long", s="string", j="json", at="timestamp", m="decimal(4,2)")
-    bodies = BodyColumns(known)
-    read = bodies.read([b'{"a":1}', body, b'{"a":3}'])
+    bodies = JsonBodies(known)
+    read = bodies.fit([b'{"a":1}', body, b'{"a":3}'])
     assert read.places == [0, 2]
     assert values(read)["a"] == [1, 3]
     assert reason in read.reasons[1]
@@ -85,34 +86,34 @@ def test_a_body_that_does_not_fit_is_named_with_the_reason(body: bytes, reason: 
 
 
 def test_what_does_not_fit_adds_no_column() -> None:
-    bodies = BodyColumns(columns(a="long"))
-    bodies.read([b'{"a":"wrong","new":1}'])
+    bodies = JsonBodies(columns(a="long"))
+    bodies.fit([b'{"a":"wrong","new":1}'])
     assert list(bodies.columns) == ["a"]
 
 
 def test_fields_without_a_column_are_rejected_or_left_out_as_asked() -> None:
-    strict = BodyColumns(columns(a="long"), "reject").read([b'{"a":1,"b":2}'])
+    strict = JsonBodies(columns(a="long"), "reject").fit([b'{"a":1,"b":2}'])
     assert "unknown field `b`" in strict.reasons[0]
-    lenient = BodyColumns(columns(a="long"), "ignore").read([b'{"a":1,"b":2}'])
+    lenient = JsonBodies(columns(a="long"), "ignore").fit([b'{"a":1,"b":2}'])
     assert values(lenient) == {"a": [1]}
 
 
 def test_columns_have_a_bound() -> None:
-    bodies = BodyColumns({}, columns_max=3)
-    read = bodies.read([b'{"a":1,"b":2,"c":3}', b'{"d":4}', b'{"a":5}'])
+    bodies = JsonBodies({}, columns_max=3)
+    read = bodies.fit([b'{"a":1,"b":2,"c":3}', b'{"d":4}', b'{"a":5}'])
     assert list(bodies.columns) == ["a", "b", "c"]
     assert read.reasons == {1: "the table would have more than 3 columns"}
 
 
 def test_given_types_are_decoded() -> None:
-    bodies = BodyColumns(
+    bodies = JsonBodies(
         columns(at="timestamp", day="date", price="decimal(6,2)", tags="list<string>", raw="binary")
     )
     body = (
         b'{"at":"2024-05-01T12:00:00.5+02:00","day":"2024-05-01","price":"12.50",'
         b'"tags":["a",null],"raw":"AAE="}'
     )
-    (row,) = pa.table(bodies.read([body]).columns).to_pylist()
+    (row,) = pa.table(bodies.fit([body]).columns).to_pylist()
     assert row["at"].isoformat() == "2024-05-01T10:00:00.500000+00:00"
     assert [str(row[name]) for name in ("day", "price")] == ["2024-05-01", "12.50"]
     assert row["tags"] == ["a", None]
@@ -130,8 +131,8 @@ JSON = st.recursive(
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), JSON) | st.binary(max_size=6)))
 def test_each_body_is_a_row_with_its_values_or_has_a_reason(bodies: list[Any]) -> None:
     texts = [b if isinstance(b, bytes) else msgspec.json.encode(b) for b in bodies]
-    made = BodyColumns({})
-    read = made.read(texts)
+    made = JsonBodies({})
+    read = made.fit(texts)
     assert sorted([*read.places, *read.reasons]) == list(range(len(texts)))
     found = values(read)
     for row, at in enumerate(read.places):

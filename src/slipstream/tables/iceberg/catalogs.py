@@ -17,7 +17,7 @@ from slipstream.extras import require
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-_SYNCED = "slipstream.tables.synced_files.SyncedFileIO"
+_SYNCED = "slipstream.tables.iceberg.synced_files.SyncedFileIO"
 _CONFIGURED = "catalog:"
 CATALOG_FILE = "catalog.db"
 
@@ -55,11 +55,3 @@ def open_catalog(where: str, properties: Mapping[str, str] | None = None) -> "Ca
         "py-io-impl": _SYNCED,
     }
     return load_catalog("slipstream", **local | given)
-
-
-def table_name_of(name: str) -> tuple[str, ...]:
-    """The parts of a table's name, `streams.` in front if it has one part. Raises `ConfigError`."""
-    parts = tuple(name.split("."))
-    if not all(parts):
-        raise ConfigError(f"table {name!r}: a name is like orders or sales.orders")
-    return parts if len(parts) > 1 else ("streams", *parts)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from slipstream.schemas.plain import decoded_type, or_null, reason_of
+from slipstream.tables.bodies import Fitting
 from slipstream.tables.options import RESERVED, Column
 
 _READ_BLOCK_BYTES = 4 * 1024 * 1024
@@ -40,16 +41,10 @@ _BY_FIRST_BYTE = {
 }
 
 
-class Fitting(msgspec.Struct):
-    """What has come of some bodies: columns of those at `places`; the `reasons` of the others."""
+class JsonBodies:
+    """Bodies of JSON as columns; `columns` grows as fields are met, if `new_fields` is "add"."""
 
-    columns: dict[str, pa.Array]
-    places: list[int]
-    reasons: dict[int, str]
-
-
-class BodyColumns:
-    """Turns bodies into columns; `columns` grows as fields are met, if `new_fields` is "add"."""
+    needs_headers = False
 
     def __init__(
         self,
@@ -63,7 +58,14 @@ class BodyColumns:
         self._null_only: set[str] = set()
         self._make_decoders()
 
-    def read(self, bodies: Sequence[bytes]) -> Fitting:
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def read(self, messages: pa.Table) -> Fitting:
+        """The columns of the messages' bodies."""
+        return self.fit(messages["data"].to_pylist())
+
+    def fit(self, bodies: Sequence[bytes]) -> Fitting:
         """The columns of these bodies."""
         rows: list[object] = [None] * len(bodies)
         reasons: dict[int, str] = {}

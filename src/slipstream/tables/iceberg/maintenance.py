@@ -1,59 +1,30 @@
 """Keeping tables quick to read and to commit to: fewer files, fewer snapshots, nothing unused.
 
-A commit a second makes a file a second. When a partition has `compact_files` files of similar size
-(within a factor of eight) they are merged into one, so that a row is rewritten a few times at most,
-however long the table grows. Old snapshots expire, because every commit writes the list of all of
-them again. pyiceberg forgets expired snapshots but leaves their files; those, and what a killed
-writer has left, are deleted when no snapshot names them and they are `unused_seconds` old.
+Small files are merged. Old snapshots expire, because every commit writes the list of all of them
+again. pyiceberg forgets expired snapshots but leaves their files; those, and what a killed writer
+has left, are deleted when no snapshot names them and they are `unused_seconds` old.
 
 Files with row-level deletes of other programs are not merged.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.fs
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, _dataframe_to_data_files
 
-from slipstream.tables.iceberg import OneTransaction, StreamTable, commit_once, said
+from slipstream.tables.iceberg.snapshots import properties_of
+from slipstream.tables.iceberg.transactions import OneTransaction, commit_once
+from slipstream.tables.merging import File, mergeable
 from slipstream.tables.options import TableOptions
-from slipstream.tables.positions import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
-_UNUSED_EVERY_SECONDS = 600.0
-_COMMITS_BETWEEN = 16
-_TIER_BITS = 3
 _DELETABLE = (".parquet", ".avro", ".metadata.json")
-
-
-class Maintenance:
-    """What a writer does for its tables between commits."""
-
-    def __init__(self, options: TableOptions) -> None:
-        self._options = options
-        self._commits = 0
-        self._cleaned_at = time.monotonic()
-
-    def after_commit(self, tables: StreamTable) -> None:
-        """Merge, expire and delete what is due. Raises `TableError`."""
-        self._commits += 1
-        if self._commits % _COMMITS_BETWEEN:
-            return
-        is_due = time.monotonic() - self._cleaned_at > _UNUSED_EVERY_SECONDS
-        for table in (tables.table, tables.rejected_table):
-            with said(".".join(table.name()), "its maintenance"):
-                compact(table, self._options)
-                expire(table, self._options.snapshots_kept)
-                if is_due:
-                    delete_unused(table, self._options.unused_seconds)
-        if is_due:
-            self._cleaned_at = time.monotonic()
 
 
 def compact(table: "Table", options: TableOptions) -> int:
@@ -61,7 +32,7 @@ def compact(table: "Table", options: TableOptions) -> int:
 
     A commit of somebody else in between is left to win: 0 then.
     """
-    groups = list(_mergeable(table, options))
+    groups = list(mergeable(_own_files(table), options))
     if not groups:
         return 0
     properties = properties_of(table)
@@ -83,27 +54,13 @@ def compact(table: "Table", options: TableOptions) -> int:
     return sum(map(len, groups))
 
 
-def _mergeable(table: "Table", options: TableOptions) -> "Iterator[list[FileScanTask]]":
-    """Groups of files that are to become one."""
-    if not options.compact_files or table.current_snapshot() is None:
+def _own_files(table: "Table") -> "Iterator[File[FileScanTask]]":
+    """The files that may be merged."""
+    if table.current_snapshot() is None:
         return
-    groups: defaultdict[tuple[Any, int], list[FileScanTask]] = defaultdict(list)
     for task in table.scan().plan_files():
-        size = task.file.file_size_in_bytes
-        is_ours = not task.delete_files and task.file.spec_id == table.spec().spec_id
-        if is_ours and size < options.file_bytes:
-            groups[str(task.file.partition), size.bit_length() // _TIER_BITS].append(task)
-    for tasks in groups.values():
-        part: list[FileScanTask] = []
-        size = 0
-        for task in tasks:
-            part.append(task)
-            size += task.file.file_size_in_bytes
-            if size >= options.file_bytes:
-                yield part
-                part, size = [], 0
-        if len(part) >= options.compact_files:
-            yield part
+        if not task.delete_files and task.file.spec_id == table.spec().spec_id:
+            yield File(str(task.file.partition), task.file.file_size_in_bytes, task)
 
 
 def expire(table: "Table", kept: int) -> int:

@@ -6,12 +6,12 @@ So every file is synced when it is closed, and every folder when a file was made
 stores do that by themselves; for them this is pyiceberg's own file access.
 """
 
-import io
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from slipstream.tables.disk import SyncedStream, make_folder
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream
@@ -34,43 +34,5 @@ class _SyncedFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> "OutputStream":
         """Open it. Raises FileExistsError."""
         path = Path(self._path)
-        _make_folder(path.parent)
-        return _SyncedStream(path, "wb" if overwrite else "xb")
-
-
-class _SyncedStream(io.BufferedWriter):
-    def __init__(self, path: Path, mode: str) -> None:
-        super().__init__(open(path, mode, buffering=0))  # noqa: SIM115
-        self._folder = path.parent
-
-    def close(self) -> None:
-        """Sync and close it; it is on the disk afterwards."""
-        if self.closed:
-            return
-        try:
-            self.flush()
-            os.fsync(self.fileno())
-        finally:
-            super().close()
-        sync_folder(self._folder)
-
-    def __exit__(self, *error: Any) -> None:
-        self.close()
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and have their names on the disk."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        make_folder(path.parent)
+        return SyncedStream(path, "wb" if overwrite else "xb")

@@ -1,0 +1,70 @@
+"""What bodies are, as the line says it: a format, and where its schema is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slipstream.cli.global_options import UsageError
+from slipstream.cli.session import DEFAULT_SERVER, server_urls, settings
+
+if TYPE_CHECKING:
+    from slipstream.schemas import Body, CloudEvents, RegistryAddress
+
+PLAIN = ("json", "bytes")
+WITH_SCHEMA = ("avro", "protobuf", "messagepack", "cloudevents")
+
+
+def form_of(
+    body: str, subject: str, file: Path | None, registry: str
+) -> "Body | CloudEvents | None":
+    """The format with its schema; None for bodies that need none.
+
+    Raises `UsageError` if what is given does not belong together.
+    """
+    if subject and file is not None:
+        raise UsageError("pipeline table: give --schema or --schema-file, not both")
+    if body == "cloudevents":
+        from slipstream.schemas import CloudEvents, Json
+
+        return CloudEvents(_of(Json, subject, file, registry) if subject or file else None)
+    if body in PLAIN and not subject and file is None:
+        return None
+    if body == "bytes" or (not subject and file is None):
+        raise UsageError(
+            f"pipeline table: --body {body} "
+            + (
+                "takes no schema"
+                if body == "bytes"
+                else "needs --schema, a subject in the registry, or --schema-file"
+            )
+        )
+    from slipstream.schemas import Avro, Json, MessagePack, Protobuf
+
+    kinds = {"json": Json, "avro": Avro, "protobuf": Protobuf, "messagepack": MessagePack}
+    return _of(kinds[body], subject, file, registry)
+
+
+def _of(kind: Any, subject: str, file: Path | None, registry: str) -> "Body":
+    from slipstream.schemas import Protobuf
+
+    if file is None:
+        made: Body = kind(registry=_registry(registry), subject=subject)
+        return made
+    try:
+        content = file.read_bytes()
+        if kind is Protobuf:
+            return Protobuf(descriptors=content)
+        made = kind(schema=content.decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"pipeline table: --schema-file {file}: {error}") from error
+    return made
+
+
+def _registry(where: str) -> "RegistryAddress":
+    """The registry at a URL, or in a bucket of the server that the command talks to."""
+    from slipstream.schemas import BucketRegistry, RestRegistry
+
+    if where.startswith(("http://", "https://")):
+        return RestRegistry(where)
+    asked = settings()
+    servers = ",".join(server_urls(asked.server or DEFAULT_SERVER))
+    return BucketRegistry(where, servers, asked.js_domain, asked.connect_options())

@@ -1,0 +1,47 @@
+"""How far streams are in an Iceberg table: properties of its snapshots.
+
+Snapshots of others (Spark's deletes and rewrites) have no such properties; then the last ancestor
+that has some counts. A snapshot of ours has those of all streams of the table.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slipstream.tables.errors import PositionLostError
+from slipstream.tables.positions import PREFIX, Position
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+def properties_of(table: "Table") -> dict[str, str]:
+    """What the table's snapshots say of all streams; empty if the table is new.
+
+    Raises `PositionLostError`: to begin with the first message would double what is there.
+    """
+    metadata = table.metadata
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    at = metadata.current_snapshot_id
+    while at is not None and at in by_id:
+        summary = by_id[at].summary
+        found = summary.additional_properties if summary is not None else {}
+        ours = {name: value for name, value in found.items() if name.startswith(PREFIX)}
+        if ours:
+            return ours
+        at = by_id[at].parent_snapshot_id
+    if by_id:
+        raise PositionLostError(
+            f"table {'.'.join(table.name())}: its snapshots were made by other programs and do not "
+            "say how far the stream was written; one that does was never there or has expired. "
+            "Roll the table back to a snapshot that does, or write into a new table"
+        )
+    return {}
+
+
+def position_of(table: "Table", stream: str) -> Position | None:
+    """Where a stream stands; None if nothing of it was ever written. Raises `PositionLostError`."""
+    ours = properties_of(table)
+    start = f"{PREFIX}{stream}."
+    found = {name.removeprefix(start): ours[name] for name in ours if name.startswith(start)}
+    return msgspec.convert(found, Position, strict=False) if found else None
