@@ -22,6 +22,10 @@ STREAM = "ORDERS"
 ON_ICEBERG = pytest.mark.parametrize("place", ["slipstream", "nats-server"], indirect=True)
 
 
+class KilledError(BaseException):
+    """Nothing catches this: the writer ends where it is."""
+
+
 class Place:
     """A stream, and a folder where its table is, in a format."""
 

@@ -21,15 +21,11 @@ from slipstream.tables.delta.part import DeltaPart
 from slipstream.tables.parquet.state import StateFolder
 from tests.fix_server_process import CLI, environment
 from tests.spark.mortal_servers import MortalServer
-from tests.tables.conftest import Place
+from tests.tables.conftest import KilledError, Place
 
 ROOT = Path(__file__).parents[2]
 SMALL = TableOptions(commit_rows=10)
 COMMITS_MAX = 16
-
-
-class KilledError(BaseException):
-    """Nothing catches this: the writer ends where it is."""
 
 
 def kill_at(
