@@ -38,7 +38,9 @@ sys.meta_path.insert(0, Missing())
             ["obstore"],
             "from slipstream.backups import open_place; open_place('s3://bucket/place')",
         ),
-        ("tables", ["pyiceberg"], "import slipstream.tables"),
+        ("tables", ["pyarrow"], "import slipstream.tables"),
+        ("tables", ["pyiceberg"], "import slipstream.tables.iceberg"),
+        ("delta", ["deltalake"], "import slipstream.tables.delta"),
         ("kombu", ["kombu"], "import slipstream.kombu"),
         (
             "otel",
@@ -60,7 +62,7 @@ sys.meta_path.insert(0, Missing())
             ["fastavro"],
             "from slipstream.schemas import Avro; Avro(schema='\"int\"').arrow_type()",
         ),
-        ("tables", ["pyiceberg_core"], "import slipstream.tables"),
+        ("tables", ["pyiceberg_core"], "import slipstream.tables.iceberg"),
         (
             "console",
             ["starlette"],

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from slipstream.tables import TableOptions, stream_table
 from slipstream.tables.iceberg import open_catalog
 from tests.cli.conftest import Cli
 
@@ -79,3 +82,39 @@ def test_what_is_wrong_is_said_in_a_line(cli: Cli, tmp_path: Path) -> None:
         done = cli("pipeline", "table", *words, status=status)
         assert text in done.err, done.err
         assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_table_may_have_another_format(cli: Cli, tmp_path: Path, kind: str) -> None:
+    cli("stream", "add", "F", "--subjects", "f.>", "--defaults")
+    cli("pub", "f.a", '{"n": {{Count}}}', "--count", "3", "--jetstream")
+    for added in (3, 0):
+        said = cli("pipeline", "table", "F", "--to", "w", "--format", kind).out
+        assert f"up to sequence 3: {added} rows added, 0 messages" in said
+    rows, _ = stream_table(str(tmp_path / "w"), "f", "F", TableOptions(format=kind)).read()
+    assert rows.columns()["n"].type == "int64"
+    cli("stream", "rm", "F", "--force")
+
+
+def test_columns_come_from_the_schema_in_a_registry_or_a_file(cli: Cli, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}}}
+    (tmp_path / "order.json").write_text(json.dumps(schema))
+    cli("stream", "add", "G", "--subjects", "g.>", "--defaults")
+    cli("pub", "g.a", '{"n": 1, "more": 2}', "--jetstream")
+    cli("pipeline", "table", "G", "--to", "w", "--schema-file", "order.json")
+    cli("schema", "add", "orders", "order.json")
+    cli("pub", "g.a", '{"n": 2}', "--jetstream")  # without the id of a schema in front
+    said = cli("pipeline", "table", "G", "--to", "w", "--schema", "orders").out
+    assert "0 rows added, 1 messages in streams.g_rejected" in said
+    rows = open_catalog(str(tmp_path / "w")).load_table("streams.g").scan().to_arrow()
+    assert rows.column_names == ["_stream", "_subject", "_sequence", "_time", "n", "s"]
+    for words, text in (
+        (["--body", "avro"], "needs --schema"),
+        (["--body", "bytes", "--schema", "orders"], "takes no schema"),
+        (["--schema", "a", "--schema-file", "b"], "not both"),
+        (["--body", "avro", "--schema-file", "none.avsc"], "No such file"),
+    ):
+        done = cli("pipeline", "table", "G", "--to", "w", *words, status=2)
+        assert text in done.err, done.err
+    cli("stream", "rm", "G", "--force")
+    cli("kv", "del", "schemas", "--force")

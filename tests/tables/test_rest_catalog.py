@@ -17,6 +17,7 @@ from pyiceberg.table import CommitTableRequest, Table
 from slipstream.tables import (
     OtherWriterError,
     Position,
+    TableError,
     TableOptions,
     TableWriter,
     history_and_tail,
@@ -169,3 +170,9 @@ async def test_a_rest_catalog_refuses_the_earlier_of_two_writers(
     await writer(place, url).write_all()
     with pytest.raises(OtherWriterError):
         earlier.commit({}, rows, rejected, POSITION)
+
+
+async def test_a_catalog_that_is_not_there_is_said_in_a_line() -> None:
+    with pytest.raises(TableError, match=r"catalog http://127.0.0.1:1: it cannot be opened") as it:
+        stream_table("http://127.0.0.1:1", "orders", STREAM)
+    assert "\n" not in str(it.value)

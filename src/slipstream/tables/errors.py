@@ -41,5 +41,9 @@ def said(name: str, what: str) -> Iterator[None]:
     except Error:
         raise
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise TableError(f"table {name}: {what} failed: {reason}") from error
+        raise TableError(f"table {name}: {what} failed: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What a library says of an error, in one line."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,7 +1,7 @@
 """What bodies are, as the line says it: a format, and where its schema is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slipstream.cli.global_options import UsageError
 from slipstream.cli.session import DEFAULT_SERVER, server_urls, settings
@@ -28,35 +28,36 @@ def form_of(
         return CloudEvents(_of(Json, subject, file, registry) if subject or file else None)
     if body in PLAIN and not subject and file is None:
         return None
-    if body == "bytes" or (not subject and file is None):
+    if body == "bytes":
+        raise UsageError("pipeline table: --body bytes takes no schema")
+    if not subject and file is None:
         raise UsageError(
-            f"pipeline table: --body {body} "
-            + (
-                "takes no schema"
-                if body == "bytes"
-                else "needs --schema, a subject in the registry, or --schema-file"
-            )
+            f"pipeline table: --body {body} needs --schema, a subject in the registry, or "
+            "--schema-file"
         )
     from slipstream.schemas import Avro, Json, MessagePack, Protobuf
 
-    kinds = {"json": Json, "avro": Avro, "protobuf": Protobuf, "messagepack": MessagePack}
+    kinds: dict[str, type[Body]] = {
+        "json": Json,
+        "avro": Avro,
+        "protobuf": Protobuf,
+        "messagepack": MessagePack,
+    }
     return _of(kinds[body], subject, file, registry)
 
 
-def _of(kind: Any, subject: str, file: Path | None, registry: str) -> "Body":
+def _of(kind: "type[Body]", subject: str, file: Path | None, registry: str) -> "Body":
     from slipstream.schemas import Protobuf
 
     if file is None:
-        made: Body = kind(registry=_registry(registry), subject=subject)
-        return made
+        return kind(registry=_registry(registry), subject=subject)
     try:
         content = file.read_bytes()
-        if kind is Protobuf:
+        if issubclass(kind, Protobuf):
             return Protobuf(descriptors=content)
-        made = kind(schema=content.decode())
+        return kind(schema=content.decode())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"pipeline table: --schema-file {file}: {error}") from error
-    return made
 
 
 def _registry(where: str) -> "RegistryAddress":

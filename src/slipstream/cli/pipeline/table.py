@@ -1,5 +1,6 @@
 """`slipstream pipeline table`: a stream into an Iceberg, Delta or Parquet table."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -160,6 +161,8 @@ async def table(
         "archive": archive,
         "begin_anew": begin_anew,
     }
+    # A REST catalog deletes old metadata itself, and pyiceberg warns of each file that is gone.
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     options = TableOptions(**given)
     pairs = _pairs("--property", properties, "=")
     tables = stream_table(to, name or stream.lower(), stream, options, pairs)

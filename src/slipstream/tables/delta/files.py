@@ -4,7 +4,7 @@ names them."""
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -59,8 +59,7 @@ class DataFiles:
 
     def _create(self, path: str) -> IO[bytes]:
         if self._store is not None:
-            made: Any = self._store.open_output_stream(path)
-            return made  # type: ignore[no-any-return]
+            return cast(IO[bytes], self._store.open_output_stream(path))
         assert self._folder is not None
         target = self._folder / path
         make_folder(target.parent)

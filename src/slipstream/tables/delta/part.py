@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
@@ -30,6 +30,14 @@ _TIME, _UNIT = "slipstream.time", "slipstream.partition"
 # A commit a second makes an entry a second: entries that a checkpoint replaces go after an hour.
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
 _BY_ITSELF = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class _Added(msgspec.Struct):
+    """A data file as the log has it."""
+
+    path: str
+    size_bytes: int
+    partition: dict[str, str | None] | None = None
 
 
 class DeltaPart:
@@ -170,7 +178,7 @@ class DeltaPart:
     def batches(self, wanted: Wanted, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of rows."""
         self._check_plain()
-        paths = [file.known["path"] for file in self._data_files()]
+        paths = [file.known.path for file in self._data_files()]
         yield from self._files.batches(paths, schema_of(self.columns()), wanted, list(columns))
 
     def files(self, wanted: Wanted) -> list[str]:
@@ -217,15 +225,16 @@ class DeltaPart:
         merged = sum(isinstance(action, RemoveAction) for action in actions)
         return merged if merged and self._change(actions, []) else 0
 
-    def _data_files(self) -> Iterator[File[dict[str, Any]]]:
-        for file in pa.table(self.table.get_add_actions()).to_pylist():
-            yield File(str(file.get("partition")), file["size_bytes"], file)
+    def _data_files(self) -> Iterator[File[_Added]]:
+        found = pa.table(self.table.get_add_actions()).to_pylist()
+        for added in msgspec.convert(found, list[_Added]):
+            yield File(str(added.partition), added.size_bytes, added)
 
-    def _read(self, file: dict[str, Any]) -> pa.Table:
+    def _read(self, file: _Added) -> pa.Table:
         """A file with the table's columns, the partition among them."""
-        return self._in_partitions(self._files.read(file["path"]))
+        return self._in_partitions(self._files.read(file.path))
 
 
-def _removed(file: dict[str, Any]) -> RemoveAction:
+def _removed(file: _Added) -> RemoveAction:
     now = int(time.time() * 1000)
-    return RemoveAction(file["path"], False, now, file["size_bytes"], file.get("partition"))
+    return RemoveAction(file.path, False, now, file.size_bytes, file.partition)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.errors import ConfigError
 from slipstream.extras import require
+from slipstream.tables.errors import TableError, reason_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -31,16 +32,21 @@ def require_iceberg() -> None:
 def open_catalog(where: str, properties: Mapping[str, str] | None = None) -> "Catalog":
     """The catalog at a folder, a URL, or of a name, as the module's docstring says.
 
-    Makes the folder if it is not there. Raises `ConfigError`.
+    Makes the folder if it is not there. Raises `ConfigError`, `TableError`.
     """
     require_iceberg()
     from pyiceberg.catalog import load_catalog
 
     given = dict(properties or {})
-    if where.startswith(("http://", "https://")):
-        return load_catalog("rest", **{"type": "rest", "uri": where, **given})
-    if where.startswith(_CONFIGURED):
-        return load_catalog(where.removeprefix(_CONFIGURED), **given)
+    try:
+        if where.startswith(("http://", "https://")):
+            return load_catalog("rest", **{"type": "rest", "uri": where, **given})
+        if where.startswith(_CONFIGURED):
+            return load_catalog(where.removeprefix(_CONFIGURED), **given)
+    except Exception as error:  # what the libraries of a catalog raise
+        raise TableError(
+            f"table catalog {where}: it cannot be opened: {reason_of(error)}"
+        ) from error
     if "://" in where or not where:
         raise ConfigError(
             f"table catalog {where!r}: it is a folder, the URL of a REST catalog, or catalog:NAME. "
