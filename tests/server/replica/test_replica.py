@@ -17,7 +17,12 @@ from slipstream.server.logger import Logger
 from slipstream.server.options import LoggingOptions
 from slipstream.server.replica import replica
 from slipstream.server.replica.group_disk import GroupDisk, LostLeadError
-from slipstream.server.replica.operations import Kind, Operation, encode_operations
+from slipstream.server.replica.operations import (
+    Kind,
+    Operation,
+    decode_operations,
+    encode_operations,
+)
 from slipstream.server.replica.replica import Replica
 from slipstream.server.replica.store_copy import Held, Snapshot
 from slipstream.server.replica.store_directory import StoreDirectory
@@ -324,16 +329,15 @@ async def test_no_entry_follows_one_of_its_epoch_that_was_not_appended(
         assert sorted(leader.files) == ["c"]
 
 
-async def test_files_that_may_be_ahead_are_sent_by_who_leads_alone(tmp_path: Path) -> None:
-    """Who leads has applied all that any process before it may have applied."""
+async def test_files_that_may_be_ahead_are_sent_and_their_copy_says_so(tmp_path: Path) -> None:
+    """Also by who does not lead: without the files nobody may be able to."""
     one = Owned("n1", {"n1": lasting_port()}, tmp_path)
     StoreDirectory(OsDisk(), f"{one.path}/store", 0)
     one.replica.directory = StoreDirectory(OsDisk(), f"{one.path}/store", 7)
-    with pytest.raises(StorageError, match="may be ahead of what is known"):
-        await one.replica.open(b"")
-    one.replica._led = 1
     copy = await one.replica.open(b"")
     assert copy.index == 0
+    found = [one async for piece in copy.pieces() for one in decode_operations(piece)]
+    assert found == [Operation(Kind.AHEAD, "", offset=7)]
     await copy.close()
 
 
@@ -373,3 +377,35 @@ async def test_a_copy_that_nobody_waits_for_any_more_leaves_no_names(tmp_path: P
     may_go_on.set()
     names = Path(one.path, "store", "checkpoint")
     await until(lambda: directory._snapshot_number == 1 and not list(names.iterdir()), "it is gone")
+
+
+async def test_who_has_all_brings_one_that_was_away_back_also_before_it_leads(
+    tmp_path: Path,
+) -> None:
+    """The third server is gone for good: the two are a majority. The one that has all has not
+    applied the end of its log, of which nothing says yet that it is committed; the other one has to
+    have its files before anything can be."""
+    async with replicas(tmp_path) as owned:
+        leader = await leader_of(owned)
+        ports = {name: owned[name].replica.host.port for name in NAMES}
+        away, lost = (one for one in owned.values() if one is not leader)
+        await asyncio.to_thread(away.replica.stop)
+        await asyncio.to_thread(write_much, leader, "meanwhile", 600)
+        await until(lambda: leader.log_bytes < 600 * 16_384 // 2, "the log's beginning goes")
+        await asyncio.to_thread(lost.replica.stop)
+        late = leader.replica.submit(encode_operations([Operation(Kind.CREATE, "late")]))
+        member = leader.replica.host._member
+        assert member is not None
+        await until(lambda: member.log.synced > member.committed, "it has that entry alone")
+        await asyncio.to_thread(leader.replica.stop)
+        with pytest.raises(LostLeadError):
+            late.result()
+        del owned[lost.name]
+        for one in (leader, away):
+            owned[one.name] = Owned(one.name, ports, tmp_path)
+        await asyncio.gather(*(asyncio.to_thread(one.replica.start) for one in owned.values()))
+        again = await leader_of(owned)
+        assert again.name == leader.name
+        await asyncio.to_thread(write_much, again, "after", 3)
+        await same_files(owned)
+        assert "late" in again.files

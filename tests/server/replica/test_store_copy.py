@@ -367,6 +367,71 @@ def test_a_snapshot_that_fails_leaves_no_names(monkeypatch: pytest.MonkeyPatch) 
     assert disk.list(f"{ROOT}/checkpoint") == []
 
 
+RENAME = encode_operations([Operation(Kind.RENAME, "t", other="a")])
+
+
+def ahead_by_a_rename() -> Pair:
+    """The source has crashed amid entry 3, whose new name is on its disk. The other one has noted
+    the entry before, and its log ends there."""
+    pair = Pair(create("a", b"old"), create("t", b"new"))
+    source = SimulatedDisk(Random(3))
+    pair.here = StoreDirectory(source, ROOT, 0)
+    for body in pair.entries:
+        pair.here.apply(pair.here.applied + 1, body)
+        pair.here.keep()  # twice: both copies of what is noted are there
+    source.fail("sync_dir", 1)
+    with pytest.raises(OSError, match="Input/output error"):
+        pair.go_on(RENAME)
+    source.heal()
+    pair.here = StoreDirectory(source, ROOT, 3)
+    assert files_of(source) == {"a": b"new"}
+    assert (pair.here.applied, pair.here.may_be_ahead) == (2, True)
+    return pair
+
+
+def test_of_files_that_may_be_ahead_all_are_sent() -> None:
+    """The one that is held has what its name stood for before the rename."""
+    pair = ahead_by_a_rename()
+    assert pair.there.held().index == 2
+    assert pair.copy() == [(Kind.AHEAD, ""), (Kind.CREATE, "a"), (Kind.WRITE, "a")]
+    pair.there.apply(3, RENAME)
+    assert files_of(pair.disk) == {"a": b"new"}
+    assert not pair.there.may_be_ahead
+
+
+def test_that_files_may_be_ahead_is_known_after_a_crash_too() -> None:
+    """The log of who got them ends behind no entry that they are ahead by."""
+    pair = ahead_by_a_rename()
+    pair.copy()
+    pair.disk.crash()
+    again = StoreDirectory(pair.disk, ROOT, 2)
+    assert again.may_be_ahead
+    again.apply(3, RENAME)
+    again.apply(4, encode_operations([Operation(Kind.REMOVE, "a")]))
+    with pytest.raises(CorruptionError, match="renames t, not there"):
+        again.apply(5, RENAME)
+
+
+def test_who_got_files_that_may_be_ahead_says_so_to_the_next_one() -> None:
+    pair = ahead_by_a_rename()
+    pair.copy()
+    disk = SimulatedDisk(Random(4))
+    pair.here, pair.there = pair.there, StoreDirectory(disk, ROOT, 0)
+    assert pair.copy()[0] == (Kind.AHEAD, "")
+    pair.there.apply(3, RENAME)
+    assert files_of(disk) == {"a": b"new"}
+
+
+def test_a_copy_of_files_that_may_be_ahead_is_not_gone_on_with() -> None:
+    """What has come of it would be held."""
+    pair = ahead_by_a_rename()
+    pair.copy(pieces_max=2)
+    pair.here.apply(3, RENAME)
+    assert pair.there.held() == Held(2)
+    pair.copy()
+    assert files_of(pair.disk) == {"a": b"new"}
+
+
 class Lagging:
     """Three servers of which one at a time needs a copy, of another one that may be behind it."""
 
@@ -417,8 +482,6 @@ class Lagging:
         random, server, disk = self.random, self.servers[number], self.disks[number]
         source = random.choice([one for one in range(3) if one != number])
         held = server.held()
-        if self.servers[source].may_be_ahead:
-            return
         snapshot = self.servers[source].snapshot(held)
         if random.random() < 0.5:
             operation = random.choice(("open", "pwrite", "sync", "sync_dir", "rename", "mkdir"))

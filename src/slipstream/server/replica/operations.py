@@ -33,7 +33,9 @@ class Kind(IntEnum):
     # Who leads from here on; `data` says where clients find it, `other` is its token, with which
     # servers prove that they bring clients there.
     LEADS = 8
-    HELD = 9  # in copies alone, not in entries: a file that their receiver has (`store_copy`)
+    # In copies alone, not in entries (`store_copy`):
+    HELD = 9  # a file that their receiver has
+    AHEAD = 10  # the files may have some of what the entries up to `offset` say
 
 
 class Operation(NamedTuple):

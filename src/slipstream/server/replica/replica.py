@@ -498,8 +498,6 @@ class Replica:
         """The files as they are, for another server."""
         if self.directory is None or self.directory.is_unknown:
             raise StorageError("the files of the store are not read yet, or cannot be")
-        if self.directory.may_be_ahead and not self._led:
-            raise StorageError("the files of the store may be ahead of what is known of them")
         self._check_whole()
         loop = asyncio.get_running_loop()
         make = partial(self.directory.snapshot, decode_held(held))

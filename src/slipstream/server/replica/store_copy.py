@@ -12,6 +12,13 @@ Pieces are operations as entries have them: who has led and all directories, the
 order of their paths. `HELD` is a file that the other one holds already; all others are created and
 written to. The order lets a copy that has broken go on: who asks again says which files it had
 whole, and of which entry they are.
+
+**Files that are ahead.** A server that has started anew may have files with some of what later
+entries say, since a process before it had applied these and not noted it. They are sent all the
+same, because those entries may have to wait for the very server that asks: where the others are
+gone, no majority has them before it does. `AHEAD` says up to which entry that may be so, and who
+gets the files applies these as after a crash of its own. Such a copy has all files: one that is
+held may lack the new name that a file in the copy has had from then on.
 """
 
 import errno
@@ -120,14 +127,16 @@ class Snapshot:
         leads: list[Operation],
         changes: Changes,
         held: Held,
+        ahead: int = 0,
     ) -> None:
         self.index = index
         self._disk = disk
         self._path = path
         self._leads = leads  # of who has led
         self._changes = changes
+        self._ahead = ahead  # index up to which entries may be in the files in part, if it is later
         # What is of a later entry than this snapshot may have files that are not there yet.
-        self._held = held if held.latest <= index else Held()
+        self._held = held if held.latest <= index and ahead <= index else Held()
 
     def pieces(self, bytes_max: int = PIECE_BYTES) -> Iterator[bytes]:
         """All of it, for `Arriving.take`, in pieces with little more than so many bytes. Blocks."""
@@ -144,6 +153,8 @@ class Snapshot:
 
     def _operations(self, bytes_max: int) -> Iterator[Operation]:
         yield from self._leads
+        if self._ahead > self.index:
+            yield Operation(Kind.AHEAD, "", offset=self._ahead)
         found: list[str] = []
         for below, directories, files in _walk(self._disk, self._path):
             inside = f"{below}/" if below else ""
@@ -191,6 +202,7 @@ class Arriving:
         self, disk: CopyingDisk, path: str, index: int, held: Held, root: str, earlier: str
     ) -> None:
         self.index = index
+        self.ahead = 0  # index up to which entries may be in the files in part, if it is later
         self.end = b""  # files before this one are whole, in the order of paths
         self.has_held = held.index > 0  # some may be those of `root`
         self.leads: list[Operation] = []
@@ -209,6 +221,8 @@ class Arriving:
             path = f"{self._path}/{operation.path}"
             if operation.kind is Kind.LEADS:
                 self.leads.append(operation)
+            elif operation.kind is Kind.AHEAD:
+                self.ahead = operation.offset
             elif operation.kind is Kind.MAKE_DIRECTORY:
                 self._disk.mkdir(path)
                 self._touched.directories[path] = None

@@ -13,6 +13,10 @@ once more, which changes nothing where it had been done, since an operation says
 afterwards. Only a rename is not like that: the old name may be used anew after it. So all is made
 durable and noted before a rename and after it, and no other entry is applied once more with it.
 
+So files may be ahead of the entry that is noted: have some of what the later ones say that were
+applied before a crash. They may be sent to another server like that, which notes up to where it may
+be so, and applies those entries in the same way.
+
 On a full disk `apply` and `keep` raise `DiskFullError`, and may be called again once there is
 space: an entry of which a part was done is done anew, and what was to be noted was not.
 """
@@ -54,6 +58,7 @@ class Applied(msgspec.Struct, frozen=True):
     clients: dict[str, str] = {}  # by the name of a server that has led: where clients found it
     tokens: dict[str, str] = {}  # ... and with what others prove that they bring clients there
     is_doubtful: bool = False  # the files may not be those of this entry: all are to be replaced
+    ahead: int = 0  # index up to which they may have some of what later entries say
 
 
 class StoreDirectory:
@@ -80,7 +85,8 @@ class StoreDirectory:
         self.is_unknown = False  # up to which entry the files are those of the group
         self._noted = self._read()
         self.applied = self._noted.index
-        self._strict_after = log_end  # index: entries behind it are applied for the first time
+        # Index: entries behind it are applied for the first time.
+        self._strict_after = max(log_end, self._noted.ahead)
         self._touched = Touched()
         self._is_broken = False
         self._half = 0  # index of the last entry that has failed, maybe half way
@@ -276,14 +282,15 @@ class StoreDirectory:
 
     @property
     def may_be_ahead(self) -> bool:
-        """Whether the names may be those of entries that are not applied yet: a process before this
-        one may have applied them, and not noted it."""
+        """Whether the files may have some of what entries say that are not applied yet: a process
+        before this one may have applied them, and not noted it."""
         return self.applied < self._strict_after
 
     def snapshot(self, held: Held | None = None) -> Snapshot:
         """The files as they are now, to be copied while entries go on, for a server that has what
-        is `held`. Their names are of this moment; what they hold may have more, which the entries
-        from here on write once more. Raises `StorageError` where an entry was applied in part."""
+        is `held`. Their names are of this moment, also where these may be ahead, which the copy
+        says; what they hold may have more, which the entries from here on write once more. Raises
+        `StorageError` where an entry was applied in part."""
         with self._note_lock, self._apply_lock:
             if self._half > self.applied:
                 raise StorageError(f"entry {self._half} of the group's log is applied in part")
@@ -299,13 +306,15 @@ class StoreDirectory:
                 for name, url in self._clients.items()
             ]
             changes = self._changes.copy()
-            return Snapshot(self._disk, path, self.applied, leads, changes, held or Held())
+            ahead = self._strict_after if self.may_be_ahead else 0
+            return Snapshot(self._disk, path, self.applied, leads, changes, held or Held(), ahead)
 
     def held(self) -> Held:
         """What another server need not send, which is to be asked for a copy."""
         is_whole = not self.is_unknown and not self.is_doubtful
         broken = [one for one in (self._broken, self._arriving) if one is not None]
-        usable = [one for one in broken if is_whole or not one.has_held]
+        exact = [one for one in broken if one.ahead <= one.index]
+        usable = [one for one in exact if is_whole or not one.has_held]
         best = self._resumed = max(usable, key=lambda one: one.end, default=None)
         # Only what is durable: a sync that has failed may have lost what came behind it.
         index = self.durable if is_whole else 0
@@ -366,7 +375,8 @@ class StoreDirectory:
             for operation in arriving.leads:
                 self._lead(operation)
             self._touched, self._changes = Touched(), Changes(arriving.index)
-            self.applied = self._strict_after = self._half = arriving.index
+            self.applied = self._half = arriving.index
+            self._strict_after = max(arriving.index, arriving.ahead)
             self._note(arriving.index, is_doubtful=False)
             self.is_unknown = self.is_doubtful = False
         self._disk.remove_tree(self._replaced)
@@ -441,7 +451,8 @@ class StoreDirectory:
         if is_doubtful is None:
             is_doubtful = self.is_doubtful
         number = self._noted.number + 1
-        noted = Applied(number, index, self.clients, self.tokens, is_doubtful)
+        ahead = self._strict_after if self._strict_after > index else 0
+        noted = Applied(number, index, self.clients, self.tokens, is_doubtful, ahead)
         content = msgspec.json.encode(noted)
         name = f"{self.path}/{_COPIES[noted.number % 2]}"
         is_new = not self._disk.exists(name)
