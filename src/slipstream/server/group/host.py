@@ -43,6 +43,7 @@ from slipstream.group import (
     NotLeaderError,
     OutsideRegister,
     Settings,
+    State,
     Wish,
 )
 from slipstream.group.membership import Membership
@@ -182,8 +183,9 @@ class GroupHost:
         """Read the store, listen, dial; the group serves once a majority has. Raises `Error`."""
         stored = await self._writer.run(self._open)
         if stored is not None:
-            base = stored.state.base.index if stored.state is not None else 0
-            self.log_end = base + len(stored.entries)
+            state = stored.state or State()
+            # Where the end is lost, entries were applied that the log does not have any more.
+            self.log_end = max(state.base.index + len(stored.entries), state.synced)
             for finding in stored.findings:
                 self._log.error(f"The store of the group is damaged: {finding}")
             if stored.state is None:
