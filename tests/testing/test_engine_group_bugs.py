@@ -7,6 +7,7 @@ import pytest
 
 from slipstream.engine.api import covered
 from slipstream.engine.consumer.life import ConsumerLife
+from slipstream.errors import StorageError
 from slipstream.group import Member
 from slipstream.group.leader import Leader
 from slipstream.group.members_change import GoingAlone
@@ -14,7 +15,7 @@ from slipstream.group.messages import RegisterValue
 from slipstream.log.durability import Touched
 from slipstream.server.replica.group_disk import GroupDisk, GroupFile
 from slipstream.server.replica.operations import Operation
-from slipstream.server.replica.store_copy import Changes, Snapshot
+from slipstream.server.replica.store_copy import Changes, Held, Snapshot
 from slipstream.server.replica.store_directory import StoreDirectory
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_engines import Host, SimulatedEngines
@@ -57,6 +58,11 @@ def of_two(seed: int) -> SimulatedEngines:
     group.moves += [(6, group._crash), (10, group._isolate_leader), (10, group._heal)]
     group.moves += [(20, group._calm_store), (100, group._append)]
     return group
+
+
+def in_three(seed: int) -> SimulatedEngines:
+    """A life of three, as chance has it."""
+    return SimulatedEngines(seed, 3)
 
 
 def first_found(
@@ -158,6 +164,22 @@ def test_a_checkpoint_without_what_was_written_to_files_that_are_held_is_found(
 ) -> None:
     monkeypatch.setattr(Changes, "note", lambda changes, index, path: None)
     assert first_found((*SEEN, "files:")) is not None
+
+
+def test_files_that_may_be_ahead_and_are_not_sent_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two servers wait for each other, who are a majority: one has all, and the other one has to
+    get it before anything can be committed."""
+    snapshot = StoreDirectory.snapshot
+
+    def refuse(directory: StoreDirectory, held: Held | None = None) -> Snapshot:
+        if directory.may_be_ahead:
+            raise StorageError("the files may be ahead")
+        return snapshot(directory, held)
+
+    monkeypatch.setattr(StoreDirectory, "snapshot", refuse)
+    assert first_found(("stall: the group does not serve",), in_three) is not None
 
 
 def test_what_was_applied_and_is_lost_and_not_asked_for_is_found(

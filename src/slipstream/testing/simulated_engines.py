@@ -350,11 +350,6 @@ class SimulatedEngines(SimulatedGroup):
             return False
         return True
 
-    def _may_copy(self, source: Server) -> bool:
-        applied = source.applied
-        assert isinstance(applied, AppliedFiles)
-        return not applied.directory.may_be_ahead or bool(self.hosts[source.name].led)
-
     def _watch(self, server: Server, member: Member) -> None:
         super()._watch(server, member)
         if server.member is member:

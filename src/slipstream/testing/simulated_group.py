@@ -172,6 +172,7 @@ class SimulatedGroup:
         self._has_faults = True
         self._is_swinging = False
         self._isolated = ""  # the leader that was cut off last
+        self._gone: set[str] = set()  # servers that do not come back for now
         self.crash_amid_writing(self.random.choice((0.0, 0.0, 0.003, 0.01)))
         self._alike = self.random.random() < 0.2  # timers of all servers fire together
         self.settings = Settings(
@@ -280,11 +281,38 @@ class SimulatedGroup:
             if server.member is None or server.member.failed:
                 self._kill(server)
                 self._start(server)
+        if self._may_lose_minority:
+            self._serve_with_majority()
         self._serve_again()
         self._run_until(self._is_settled, SETTLE_MAX, "settle")
         self._restart_at_rest()
         self._run_until(self._is_settled, SETTLE_MAX, "settle again")
         self._check()
+
+    @property
+    def _may_lose_minority(self) -> bool:
+        """Whether so many servers may go that a majority is left, and the others have all: by their
+        logs and files, and by who is in the group."""
+        are_founders = len(self.servers) == len(self._founders) and not self.changes
+        others = [server.member for server in self._running() if server.member]
+        return self.store is None and are_founders and self._have_all(others)
+
+    def _serve_with_majority(self) -> None:
+        """A minority is gone, and comes back once the others serve, which is not to depend on it.
+        They may have crashed, too, amid what the next leader has to finish."""
+        names = self.random.sample(list(self.servers), len(self.servers))
+        self._gone = set(names[: (len(names) - 1) // 2])
+        crashed = [name for name in names if name in self._gone or self.random.random() < 0.5]
+        for name in crashed:
+            self._note(f"{name} {'is gone' if name in self._gone else 'crashes at rest'}")
+            self._kill(self.servers[name])
+        for name in crashed:
+            if name not in self._gone:
+                self._start(self.servers[name])
+        self._serve_again()
+        back, self._gone = self._gone, set()
+        for name in sorted(back):
+            self._start(self.servers[name])
 
     def _check(self) -> None:
         """Compare all that was answered with all that there is."""
@@ -355,7 +383,8 @@ class SimulatedGroup:
         server.life += 1
         names = self._founders if server.name in self._founders else ()
         state, entries = server.disk.open()
-        server.applied.open(server.disk.base.index + len(entries))
+        log_end = server.disk.base.index + len(entries)
+        server.applied.open(max(log_end, state.synced) if state is not None else log_end)
         self.ledger.committed(server.name, 1, server.applied.entries)
         if self.store is not None:
             process = f"{server.name}.{server.life}"
@@ -673,10 +702,6 @@ class SimulatedGroup:
         for delay in self.network.delays(sender.name, receiver.name):
             self._at(delay, lambda: self._input(receiver, receiver.life, happens))
 
-    def _may_copy(self, source: Server) -> bool:
-        """Whether what a server has applied is what it says."""
-        return True
-
     def _breaks(self, transfer: Transfer) -> bool:
         """Whether a transfer that has begun is over before it is whole."""
         is_on_its_way = bool(transfer.pieces) and not transfer.is_complete
@@ -689,7 +714,7 @@ class SimulatedGroup:
             member = source.member
             if member is None or member.log.base.index > source.applied.index:
                 return
-            if member.is_installing or not self._may_copy(source):
+            if member.is_installing:
                 return
             try:
                 index, pieces = source.applied.copy(self.random, member.log.base.index, held)
@@ -924,7 +949,7 @@ class SimulatedGroup:
 
     def _start_later(self, server: Server, time_max: int) -> None:
         def start() -> None:
-            if server.member is None:
+            if server.member is None and server.name not in self._gone:
                 self._start(server)
 
         self._at(self.random.randrange(time_max), start)
