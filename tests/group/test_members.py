@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from slipstream.errors import CorruptionError
 from slipstream.group import Entry, Mark, Member, NotLeaderError, Settings, State
 from slipstream.group.leader import Leader
 from slipstream.group.lease import Lease, SealPromise
@@ -343,6 +344,43 @@ def test_a_torn_end_is_cut_and_a_lost_one_is_known() -> None:
     assert (torn.end, torn.is_whole) == (whole[0].mark, True)
     lost = LogReplica(Outbox(State(sealed=1, synced=3)), [whole[0], whole[1], None])
     assert (lost.end, lost.is_whole) == (whole[1].mark, False)
+
+
+def test_damaged_entries_in_a_row_that_go_leave_the_log_short_until_a_leader_has_sent_all() -> None:
+    """Nothing in between says what they were, so the leader's first one takes all of them away: it
+    may be the only server that has what this one has answered for."""
+    whole = entries(1, 1, 1, 1, 1)
+    outbox = Outbox(State(sealed=1, synced=5, committed=5))
+    log = LogReplica(outbox, [whole[0], None, None, None, whole[4]])
+    assert log.append(whole[0].mark, (whole[1],)) == 2
+    assert (log.damaged, log.is_whole) == (set(), False)
+    state = outbox.take_job(*log.progress()).state
+    assert LogReplica(Outbox(state), list(whole[:2])).is_short
+    log.job_taken()
+    log.job_synced()
+    log.holds_up_to(5)
+    assert not log.is_whole
+    assert log.append(whole[1].mark, tuple(whole[2:])) == 5
+    outbox.take_job(*log.progress())
+    log.job_taken()
+    log.job_synced()
+    log.holds_up_to(5)
+    assert (log.end, log.is_whole) == (whole[4].mark, True)
+
+
+def test_an_entry_that_others_follow_than_the_leaders_was_never_committed() -> None:
+    """What goes with it is no loss: the log is as whole as before."""
+    whole, other = entries(1, 1, 1), entries(1, 2)
+    log = LogReplica(Outbox(State(sealed=2, synced=3)), [whole[0], None, whole[2]])
+    assert log.append(whole[0].mark, (other[1],)) == 2
+    assert (log.end, log.is_whole) == (other[1].mark, True)
+
+
+def test_a_leader_that_would_replace_what_is_committed_is_contradicted() -> None:
+    whole, other = entries(1, 1, 1), entries(1, 2)
+    log = LogReplica(Outbox(State(sealed=2, synced=3, committed=2)), list(whole))
+    with pytest.raises(CorruptionError, match="another entry 2 than the one"):
+        log.append(whole[0].mark, (other[1],))
 
 
 @pytest.mark.parametrize("stored", [[None, *entries(1, 1)[1:]], [entries(1, 1)[0]]])

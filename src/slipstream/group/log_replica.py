@@ -18,7 +18,7 @@ It is committed, so each leader has it, or has a base behind it.
 is fetched from another server and has to have the chain that the next entry names. Where the log
 ends before what is known to have been synced, the end is lost (`is_short`). A torn end that nobody
 was told of is cut. Who is damaged or short may have answered for what it does not have any more, so
-it counts in no seal and does not lead; a leader makes it whole again.
+its log counts in no seal, and it does not lead; a leader makes it whole again.
 """
 
 from collections import deque
@@ -160,11 +160,14 @@ class LogReplica:
         return agreed
 
     def _replace(self, first: int, entries: list[Entry]) -> None:
-        if first <= self.committed and first not in self.damaged:
+        here = self._entry(first)
+        if here is not None and first <= self.committed:
             raise CorruptionError(
                 f"a leader has sent another entry {first} than the one that was committed: "
                 "this server takes no part in the group any more; compare the stores"
             )
+        if here is None and first + 1 in self.damaged:
+            self._be_short()
         start = first - self.base.index - 1
         self.size += _size_of(entries) - _size_of(self._entries[start:])
         self._entries[start:] = entries
@@ -172,6 +175,14 @@ class LogReplica:
         self.synced = min(self.synced, first - 1)
         self._first_changed = min(self._first_changed, first)
         self._outbox.write(Write(first, entries))
+
+    def _be_short(self) -> None:
+        """Several damaged entries in a row go, and what is behind them: nothing here says that the
+        leader has others, so this server may have answered for these."""
+        state = self._outbox.state
+        answered = max(state.synced, self.synced)
+        self._outbox.keep(msgspec.structs.replace(state, synced=answered))
+        self.is_short = True
 
     def progress(self) -> tuple[int, int]:
         """Up to which index the log is to be found synced at the next start, and committed."""

@@ -67,11 +67,12 @@ class LogDisk:
                 return
 
     def damage(self, random: Random) -> None:
-        """Turn over a bit of an entry that was synced a while ago."""
+        """Turn over a bit of an entry that was synced a while ago, or of several in a row."""
         synced = self.state.synced if self.state else 0
-        index = random.randint(max(1, synced - 5), synced) if synced else 0
-        place = index - self.base.index - 1
-        entry = self.entries[place] if 0 <= place < len(self.entries) else None
-        if entry is not None:
-            changed = Entry(entry.epoch, index, entry.previous, entry.chain ^ 1, entry.body)
-            self.entries[place] = changed
+        first = random.randint(max(1, synced - 5), synced) if synced else 0
+        for index in range(first, min(first + random.choice((1, 1, 2, 4)), synced + 1)):
+            place = index - self.base.index - 1
+            entry = self.entries[place] if 0 <= place < len(self.entries) else None
+            if entry is not None and entry.is_whole:
+                changed = Entry(entry.epoch, index, entry.previous, entry.chain ^ 1, entry.body)
+                self.entries[place] = changed
