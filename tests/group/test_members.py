@@ -384,6 +384,66 @@ def test_a_leader_that_would_replace_what_is_committed_is_contradicted() -> None
 
 
 @pytest.mark.parametrize("stored", [[None, *entries(1, 1)[1:]], [entries(1, 1)[0]]])
+def test_of_who_has_lost_something_the_log_does_not_count_where_others_are_enough(
+    stored: list[Entry | None],
+) -> None:
+    """It refuses earlier leaders as any other, which is asked of it in groups of an even size."""
+    one = member(State(sealed=1, synced=2), stored)
+    assert answers(one, AskSeal(1, 2, takes_damaged=True)) == [WouldSeal(1, is_whole=False)]
+    answers(one, Seal(2, takes_damaged=True))
+    (sealed,) = finish_jobs(one)
+    assert isinstance(sealed, Sealed)
+    assert (sealed.epoch, sealed.is_whole) == (2, False)
+    assert answers(one, Seal(1, takes_damaged=True)) == [Refused(1, 2)]
+
+
+def test_one_of_two_leads_with_its_own_log_where_that_of_the_other_one_is_damaged() -> None:
+    """Each majority has both, so it has all that was committed. What the other one says that it has
+    is not asked for: nobody could say what is in between."""
+    log = entries(1, 1)
+    one = Member("n1", ("n1", "n2"), State(sealed=1, synced=2), list(log), 0, Random(1))
+    taken = RegisterValue(2, "n1", ("n1", "n2"))
+    assert answers(one, Release(1, "n1", (), taken)) == [Seal(2, takes_damaged=True)]
+    finish_jobs(one)
+    said = answers(one, Sealed(2, Mark(1, 9, 9), is_whole=False))
+    (append,) = (message for message in said if isinstance(message, Append))
+    assert (append.after, len(append.entries)) == (log[-1].mark, 1)
+
+
+def test_of_three_a_majority_has_to_have_whole_logs() -> None:
+    """The third one may have what the others have lost or never had."""
+    one = member(State(sealed=1, synced=2), list(entries(1, 1)))
+    answers(one, Release(1, "n1", (), RegisterValue(2, "n1", NAMES)))
+    finish_jobs(one)
+    assert answers(one, Sealed(2, Mark(1, 9, 9), is_whole=False)) == []
+    one.receive(LATER, "n3", Sealed(2, Mark(1, 2, 9)))
+    assert one.take_messages() != []
+
+
+@pytest.mark.parametrize(
+    ("membership", "enough"),
+    [
+        (Membership(("n1",)), 1),
+        (Membership(("n1", "n2")), 1),
+        (Membership(("n1", "n2", "n3")), 2),
+        (Membership(("n1", "n2", "n3", "n4")), 2),
+        (Membership(("n1", "n2", "n3", "n4", "n5")), 3),
+    ],
+)
+def test_so_many_servers_are_in_each_majority(membership: Membership, enough: int) -> None:
+    assert membership.is_in_each_quorum(membership.members[:enough])
+    assert not membership.is_in_each_quorum(membership.members[: enough - 1])
+
+
+def test_while_members_change_servers_have_to_be_in_each_majority_of_both() -> None:
+    both = Membership(("n1", "n2"), ("n1", "n2", "n3"), 1)
+    assert both.is_in_each_quorum(["n1", "n3"])
+    assert not both.is_in_each_quorum(["n1"])
+    assert not both.is_in_each_quorum(["n3"])
+    assert both.has_even_group
+
+
+@pytest.mark.parametrize("stored", [[None, *entries(1, 1)[1:]], [entries(1, 1)[0]]])
 def test_who_has_lost_something_counts_in_no_seal(stored: list[Entry | None]) -> None:
     one = member(State(sealed=1, synced=2), stored)
     answers(one, Seal(2))

@@ -133,7 +133,7 @@ def test_a_leader_that_takes_the_longest_log_is_found(monkeypatch: pytest.Monkey
 def test_a_leader_that_seals_nobody_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Candidate,
-        "_is_majority",
+        "_are_enough",
         lambda candidate, members: candidate.stage is Stage.SEALING or len(members) > 1,
     )
     assert is_found(WRONG)
@@ -223,9 +223,9 @@ def test_an_end_that_is_written_anew_piece_by_piece_is_found(
     assert is_found(LOST)
 
 
-def damaged(seed: int) -> SimulatedGroup:
+def damaged(seed: int, size: int = 3) -> SimulatedGroup:
     """A life in which entries are damaged while their server is down."""
-    group = SimulatedGroup(seed, 3, damage=True)
+    group = SimulatedGroup(seed, size, damage=True)
     group.moves += [(10, group._crash), (20, group._damage)]
     return group
 
@@ -241,6 +241,14 @@ def test_a_member_that_has_lost_its_end_and_counts_is_found(
     monkeypatch.setattr(LogReplica, "is_whole", property(lambda log: not log.damaged))
     monkeypatch.setattr(LogReplica, "is_short", False, raising=False)
     assert is_found(LOST, damaged)
+
+
+def test_one_of_two_that_waits_for_the_other_ones_damaged_log_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: who has a damaged log is not asked, as in a group of three."""
+    monkeypatch.setattr(Membership, "has_even_group", False)
+    assert is_found(("stall: the group does not serve",), lambda seed: damaged(seed, 2))
 
 
 def test_a_disk_that_forgets_what_was_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

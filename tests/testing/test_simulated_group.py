@@ -37,6 +37,21 @@ def test_members_that_come_and_go_cost_nothing(size: int, first: int, trims: boo
         SimulatedGroup(seed, size, trims=trims, changes=True).run(SECONDS)
 
 
+@pytest.mark.parametrize("first", range(600, 640, 10))
+@pytest.mark.parametrize("size", [2, 4])
+def test_damage_of_one_of_an_even_number_of_servers_costs_nothing(size: int, first: int) -> None:
+    """The others are no majority, and are in each one."""
+    for seed in range(first, first + 10):
+        SimulatedGroup(seed, size, damage=True, trims=seed % 2 == 1).run(SECONDS)
+
+
+@pytest.mark.parametrize("first", range(640, 680, 10))
+@pytest.mark.parametrize("size", [3, 5])
+def test_damage_while_members_come_and_go_costs_nothing(size: int, first: int) -> None:
+    for seed in range(first, first + 10):
+        SimulatedGroup(seed, size, damage=True, trims=seed % 2 == 1, changes=True).run(SECONDS)
+
+
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_that_connections_end_means_nothing_by_itself(size: int) -> None:
     for seed in range(500, 510):

@@ -13,6 +13,10 @@ register is asked for the next epoch with this server alone (`membership`); also
 there and does not seal itself, whose disk is full. Where too few of the
 members that it knows answer, it asks such a register who they are.
 
+A majority of whole logs is not needed in a group of an even size, in which half of the servers are
+in each majority: of two, one has all that was committed. The other one, whose log is damaged or
+short, has to be sealed, and its log does not count.
+
 To whom a leader hands over, the register has the next epoch for it as a rule: it begins at SEALING.
 
 One attempt takes a bounded time; the next one takes a new epoch. Who lacks entries that another one
@@ -80,7 +84,9 @@ class Candidate:
         self._asked_at = now
         self._ends_at = now + settings.attempt
         self._granted: set[str] = set()
-        self._ends: dict[str, Mark] = {}  # of the members that are sealed
+        self._whole: set[str] = set()  # who has granted it, or is sealed, with a whole log
+        self._sealed: set[str] = set()
+        self._ends: dict[str, Mark] = {}  # of the members that are sealed, and whole
         self._best = BEGINNING
         self._after = 0  # index after which entries were asked for last
         self._has_read = False  # the register, while nobody answers
@@ -93,16 +99,22 @@ class Candidate:
         else:
             self._ask()
 
-    def _is_majority(self, members: set[str]) -> bool:
-        return self._name in members and self.membership.is_quorum(members)
+    def _are_enough(self, members: set[str]) -> bool:
+        """Whether no earlier leader can go on without these, nor can have without the whole ones
+        among them, of which this server is one."""
+        membership, whole = self.membership, self._whole & members
+        is_known = self._name in whole and membership.is_in_each_quorum(whole)
+        return is_known and membership.is_quorum(members)
 
     def _ask(self) -> None:
         """Ask the members that have not answered what this stage is about."""
+        takes_damaged = self.membership.has_even_group
         match self.stage:
             case Stage.ASKING:
-                self._send_unless(self._granted, AskSeal(self._attempt, self._log.end.index))
+                question = AskSeal(self._attempt, self._log.end.index, takes_damaged)
+                self._send_unless(self._granted, question)
             case Stage.SEALING:
-                self._send_unless(set(self._ends), Seal(self.epoch))
+                self._send_unless(self._sealed, Seal(self.epoch, takes_damaged))
             case Stage.FETCHING:
                 self._fetch(self._log.common_with(self._best))
 
@@ -118,7 +130,6 @@ class Candidate:
             self._ask()
         if now >= self._alone_at and self._may_go_on_alone:
             self.epoch += self.stage is Stage.SEALING  # which is taken already
-            self._ends.clear()
             self._take(now, self.membership.alone(self._name))
         elif now >= self._alone_at and self.stage is Stage.ASKING and not self._has_read:
             self._has_read = True  # the members may be others by now, whom nobody has named here
@@ -130,7 +141,7 @@ class Candidate:
     def _may_go_on_alone(self) -> bool:
         """Whether nobody but this server is there, or seals itself. It has all, and holds no
         promise any more."""
-        answered = {Stage.ASKING: self._granted, Stage.SEALING: set(self._ends)}.get(self.stage)
+        answered = {Stage.ASKING: self._granted, Stage.SEALING: self._sealed}.get(self.stage)
         return (
             answered == {self._name}
             and self._register.is_outside
@@ -143,7 +154,9 @@ class Candidate:
         """A member follows nobody."""
         if self.stage is Stage.ASKING and message.attempt == self._attempt:
             self._granted.add(sender)
-            if self._is_majority(self._granted):
+            if message.is_whole:
+                self._whole.add(sender)
+            if self._are_enough(self._granted):
                 self._take(now)
 
     def _take(self, now: int, membership: Membership | None = None) -> None:
@@ -156,6 +169,7 @@ class Candidate:
         """The register has this epoch for this server."""
         self.epoch, self.membership = taken.epoch, taken.membership
         self.stage = Stage.SEALING
+        self._whole, self._sealed, self._ends = set(), set(), {}
         self._alone_at = now + self._settings.alone_candidate
         self._ask()
 
@@ -179,8 +193,11 @@ class Candidate:
     def sealed(self, sender: str, message: Sealed) -> None:
         """A member refuses earlier leaders, and says where its log ends."""
         if self.stage is Stage.SEALING and message.epoch == self.epoch:
-            self._ends[sender] = message.end
-            if self._is_majority(set(self._ends)):
+            self._sealed.add(sender)
+            if message.is_whole:
+                self._whole.add(sender)
+                self._ends[sender] = message.end
+            if self._are_enough(self._sealed):
                 self._best = max(self._ends.values())
                 self.stage = Stage.FETCHING
                 self._fetch(self._log.common_with(self._best))

@@ -600,13 +600,14 @@ class Member:
 
     def _answer_candidate(self, now: int, sender: str, message: AskSeal | Seal | Fetch) -> None:
         match message:
-            case AskSeal(attempt, end):
+            case AskSeal(attempt, end, takes_damaged):
+                is_whole = self.log.is_whole
                 if end < self.log.base.index:
                     self._outbox.send(sender, Trimmed(self.log.base.index))
-                elif self.log.is_whole and self._promise.is_over(now):
-                    self._outbox.send(sender, WouldSeal(attempt))
-            case Seal(epoch):
-                self._seal(now, sender, epoch)
+                elif (is_whole or takes_damaged) and self._promise.is_over(now):
+                    self._outbox.send(sender, WouldSeal(attempt, is_whole))
+            case Seal():
+                self._seal(now, sender, message)
             case Fetch(epoch, first, count):
                 after = self.log.mark(first - 1)
                 if after is not None:
@@ -618,17 +619,18 @@ class Member:
                     elif self._leader is not None:
                         self._leader.asked_for_gone(now, sender)
 
-    def _seal(self, now: int, sender: str, epoch: int) -> None:
-        sealed = self.log.sealed
+    def _seal(self, now: int, sender: str, message: Seal) -> None:
+        sealed, epoch, is_whole = self.log.sealed, message.epoch, self.log.is_whole
         if epoch < sealed:
             self._outbox.send(sender, Refused(epoch, sealed))
             return
-        if not self.log.is_whole or (epoch > sealed and not self._promise.is_over(now)):
+        may_count = is_whole or message.takes_damaged
+        if not may_count or (epoch > sealed and not self._promise.is_over(now)):
             return  # it is asked again
         self.log.seal(epoch)
         if epoch > sealed and sender != self.name:
             self._follow(now, "")
-        self._outbox.send_synced(sender, Sealed(epoch, self.log.end))
+        self._outbox.send_synced(sender, Sealed(epoch, self.log.end, is_whole))
 
     def _hear_as_candidate(
         self, now: int, sender: str, message: WouldSeal | Sealed | Fetched

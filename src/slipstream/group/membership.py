@@ -54,6 +54,20 @@ class Membership(msgspec.Struct, array_like=True, frozen=True):
             if group
         )
 
+    def is_in_each_quorum(self, names: Collection[str]) -> bool:
+        """Whether there is no quorum without one of these servers. In a group of an even size half
+        of them are enough for that; else it takes a majority."""
+        return all(
+            sum(name not in names for name in group) <= len(group) // 2
+            for group in (self.members, self.previous)
+            if group
+        )
+
+    @property
+    def has_even_group(self) -> bool:
+        """Whether fewer servers than are a quorum may be in each one."""
+        return any(group and len(group) % 2 == 0 for group in (self.members, self.previous))
+
     def reached(self, values: Mapping[str, int]) -> int:
         """The highest value that a quorum has reached; each member has to have one."""
         return min(

@@ -134,12 +134,14 @@ class AskSeal(_Message, frozen=True):
 
     attempt: int  # of the candidate; the answer has it, too
     end: int = 0  # index of the candidate's last entry
+    takes_damaged: bool = False  # also if your log is damaged, or short
 
 
 class WouldSeal(_Message, frozen=True):
     """I would. Who would not is silent."""
 
     attempt: int
+    is_whole: bool = True  # whether my log is
 
 
 class Prepare(_Message, frozen=True):
@@ -180,6 +182,7 @@ class Seal(_Message, frozen=True):
     """I lead this epoch, says the register: refuse the leaders of earlier ones."""
 
     epoch: int
+    takes_damaged: bool = False  # also if your log is damaged, or short
 
 
 class Sealed(_Message, frozen=True):
@@ -187,6 +190,7 @@ class Sealed(_Message, frozen=True):
 
     epoch: int
     end: Mark
+    is_whole: bool = True  # else the end says nothing
 
 
 class Refused(_Message, frozen=True):
