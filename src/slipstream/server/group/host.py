@@ -57,6 +57,7 @@ from slipstream.server.group.link import LinkContexts
 from slipstream.server.group.links import Links, LinkSettings
 from slipstream.server.group.log_writer import LogWriter
 from slipstream.server.group.outside import RegisterCarrier, RegisterStore
+from slipstream.server.group.standstill import Standstill
 from slipstream.server.group.store import GroupStore, Identity, Stored
 from slipstream.server.group.transfers import Transfers
 from slipstream.server.logger import Logger
@@ -172,6 +173,7 @@ class GroupHost:
         self._was_full = False  # `is_full`, as was said last
         self._without_space: list[str] = []  # servers, which keep this leader from committing
         self._step = 0  # of the members' changes that is known
+        self._standstill = Standstill()
         self._transfers: Transfers | None = None
         self._leader_name = ""
         self._epoch = 0
@@ -794,6 +796,8 @@ class GroupHost:
                 self._transfers.tick(now)
             self._trim(now)
             self._look_at_disk(self._member, now)
+            if said := self._standstill.look(now, self._member, self._links.names):
+                self._log.error(said)
             if now >= self._admit_at:
                 self._admit_at = now + _ADMIT_EVERY
                 self._admit(self._member)
