@@ -96,13 +96,21 @@ def scan_columns(names: list[str]) -> list[str]:
     return list(dict.fromkeys(_SCANNED_FOR.get(name, name) for name in names)) or ["sequence"]
 
 
+def _arrow_schema(schema: "StructType") -> "pyarrow.Schema":
+    """The schema in Arrow, with times in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # Spark 4.1, which needs no word for UTC
+        return to_arrow_schema(schema)
+
+
 class RowMaker:
     """Turns scanned batches of one stream into batches of the Spark schema."""
 
     def __init__(self, schema: "StructType", key_token: int) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self._schema: pyarrow.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = _arrow_schema(schema)
         self._key = _key_pattern(key_token) if key_token else ""
 
     def convert(self, batch: "pyarrow.RecordBatch", stream: str) -> "pyarrow.RecordBatch":

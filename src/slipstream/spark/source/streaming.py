@@ -18,7 +18,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+import slipstream.spark.loss as loss
+import slipstream.spark.source.offsets as offsets
+from slipstream.spark.options import SourceOptions
+from slipstream.spark.planning import Planner, StreamView
+from slipstream.spark.source.committed_offsets import publish
+from slipstream.spark.source.limits import (
+    HAS_LIMITS,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
@@ -26,12 +33,6 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
-import slipstream.spark.loss as loss
-import slipstream.spark.source.offsets as offsets
-from slipstream.spark.options import SourceOptions
-from slipstream.spark.planning import Planner, StreamView
-from slipstream.spark.source.committed_offsets import publish
 from slipstream.spark.source.offsets import Offset
 from slipstream.spark.source.ranges import Part, cut
 from slipstream.spark.source.reading import read_part
@@ -61,7 +62,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Where a query without a checkpoint begins."""
-        return self._call(self._initial)
+        found = self._call(self._initial)
+        if not HAS_LIMITS:
+            self._reached = found
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that the options set, for Spark to give back to `latestOffset`."""
@@ -73,9 +77,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_messages_per_trigger)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Where the next micro-batch ends; `start` itself if there is to be none."""
-        found = self._call(lambda: self._latest(start, limit))
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
+        """Where the next micro-batch ends; `start` itself if there is to be none.
+
+        Spark 4.1 says neither `start` nor `limit`. Then what is there is taken, and what was lost
+        before a query that starts again is told when the micro-batch is cut.
+        """
+        start = self._reached if start is None else start
+        limit = ReadAllAvailable() if limit is None else limit
+        begun, allowed = start, limit
+        found = self._call(lambda: self._latest(begun, allowed))
         if found != start:
             self._moved_at = time.monotonic()
             self._count_losses()
