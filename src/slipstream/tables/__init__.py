@@ -11,6 +11,7 @@ from slipstream.extras import require
 require("pyarrow", extra="tables")  # before the modules that cannot be imported without
 
 from slipstream.tables.errors import (  # noqa: E402
+    NoTableError,
     OtherWriterError,
     PositionLostError,
     StreamReplacedError,
@@ -24,6 +25,7 @@ from slipstream.tables.stream_table import StreamTable  # noqa: E402
 from slipstream.tables.writer import Progress, TableWriter  # noqa: E402
 
 __all__ = [
+    "NoTableError",
     "OtherWriterError",
     "Position",
     "PositionLostError",

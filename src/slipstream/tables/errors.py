@@ -2,6 +2,7 @@
 
 slipstream.Error
 └── TableError                     the table could not be read or written
+    ├── NoTableError               there is no such table
     ├── OtherWriterError           another writer has taken the stream over
     ├── PositionLostError          the table no longer says how far the stream was written
     └── StreamReplacedError        the stream is not the one that the table was written from
@@ -15,6 +16,13 @@ from slipstream.errors import Error
 
 class TableError(Error):
     """A table could not be read or written."""
+
+
+class NoTableError(TableError):
+    """There is no such table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no table {name}: its writer makes it")
 
 
 class OtherWriterError(TableError):

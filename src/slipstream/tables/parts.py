@@ -43,7 +43,7 @@ class Part(Protocol):
         """Read the table; make it if it is not there."""
 
     def load(self) -> None:
-        """Read the table, which has to be there."""
+        """Read the table. Raises `NoTableError` if it is not there."""
 
     def refresh(self) -> None:
         """Read again what others have committed."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from slipstream.tables.errors import StreamReplacedError, TableError, said
+from slipstream.tables.errors import StreamReplacedError, TableError
 from slipstream.tables.layout import shaped
 from slipstream.tables.parts import Part, Wanted
 from slipstream.tables.positions import Position
@@ -67,9 +67,7 @@ async def cut(js: "JetStream", table: StreamTable) -> Cut:
             await asyncio.to_thread(maker.close)
         first = (await js.stream_info(stream)).state.first_seq
         if first > position.sequence + 1:
-            for part in (rows, rejected):
-                with said(part.name, "reading it"):
-                    await asyncio.to_thread(part.refresh)
+            rows, rejected = await asyncio.to_thread(table.read)
             if rows.position(stream) != position:
                 continue
             log.warning("stream %s: messages after %d are lost", stream, position.sequence)

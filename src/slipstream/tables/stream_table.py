@@ -28,7 +28,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from slipstream.client.jetstream.api import new_name
-from slipstream.tables.errors import OtherWriterError, TableError, said
+from slipstream.tables.errors import NoTableError, OtherWriterError, TableError, said
 from slipstream.tables.layout import HEADERS, rejected_layout, rows_layout
 from slipstream.tables.options import MESSAGE_COLUMNS, Column, TableOptions
 from slipstream.tables.parts import Part, Wanted
@@ -51,11 +51,13 @@ def body_columns(part: Part) -> dict[str, Column]:
     return {n: column for n, column in part.columns().items() if n not in MESSAGE_COLUMNS}
 
 
-def rejected_after(rejected: Part, stream: str, position: Position) -> frozenset[int]:
+def rejected_after(rejected: Part | None, stream: str, position: Position) -> frozenset[int]:
     """Sequences of messages after a position that were rejected, though no commit of rows came.
 
     They have their place: a writer that reads them again leaves them out. Raises `TableError`.
     """
+    if rejected is None:
+        return frozenset()
     with said(rejected.name, "reading it"):
         wanted = Wanted(stream, position.created, position.sequence)
         found = rejected.batches(wanted, ["_sequence"])
@@ -169,15 +171,18 @@ class StreamTable:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self) -> tuple[Part, Part]:
-        """The table of the rows and then that of the rejected ones, as they are now.
+    def read(self) -> tuple[Part, Part | None]:
+        """The table of the rows and that of the rejected ones, as they are now.
 
-        Raises `TableError`.
+        Spark's writer makes none of rejected ones: None then. Raises `TableError`.
         """
         rows, rejected = self.parts()
-        for part in (rows, rejected):
-            with said(self.name, "opening it"):
-                part.load()
+        with said(self.name, "opening it"):
+            rows.load()
+            try:
+                rejected.load()
+            except NoTableError:
+                return rows, None
         return rows, rejected
 
     # -- writing -------------------------------------------------------------------------------

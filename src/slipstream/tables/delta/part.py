@@ -19,7 +19,7 @@ from slipstream.tables.delta.files import DataFiles
 from slipstream.tables.delta.log import LOG_FOLDER, cut_torn, sync_checkpoint, sync_entry
 from slipstream.tables.delta.positions import position_in, transactions_of, writer_property
 from slipstream.tables.disk import check_free, make_folder
-from slipstream.tables.errors import TableError
+from slipstream.tables.errors import NoTableError, TableError
 from slipstream.tables.layout import Layout, column_of_field, partition_names, schema_of, shaped
 from slipstream.tables.merging import File, mergeable
 from slipstream.tables.options import BY_TIME, Column, TableOptions
@@ -68,7 +68,7 @@ class DeltaPart:
             cut_torn(self._folder)
         try:
             self.load()
-        except TableNotFoundError:
+        except NoTableError:
             try:
                 self._create(layout)
             except CommitFailedError:  # somebody else has made it meanwhile
@@ -93,7 +93,10 @@ class DeltaPart:
 
     def load(self) -> None:
         """Read the table, which has to be there."""
-        self.table = DeltaTable(self._uri, storage_options=self._properties or None)
+        try:
+            self.table = DeltaTable(self._uri, storage_options=self._properties or None)
+        except TableNotFoundError as error:
+            raise NoTableError(self.name) from error
 
     def refresh(self) -> None:
         """Read again what others have committed."""

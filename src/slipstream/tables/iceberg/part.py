@@ -15,7 +15,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThan
 
-from slipstream.tables.errors import TableError
+from slipstream.tables.errors import NoTableError, TableError
 from slipstream.tables.iceberg.maintenance import compact, delete_unused, expire
 from slipstream.tables.iceberg.snapshots import position_of, properties_of
 from slipstream.tables.iceberg.transactions import OneTransaction, commit_once
@@ -56,7 +56,7 @@ class IcebergPart:
         self._make_namespace(self._name[:-1])
         try:
             self.load()
-        except NoSuchTableError:
+        except NoTableError:
             schema, spec = schema_in(layout)
             try:
                 self.table = self._catalog.create_table(
@@ -74,7 +74,10 @@ class IcebergPart:
 
     def load(self) -> None:
         """Read the table, which has to be there."""
-        self.table = self._catalog.load_table(self._name)
+        try:
+            self.table = self._catalog.load_table(self._name)
+        except NoSuchTableError as error:
+            raise NoTableError(self.name) from error
 
     def refresh(self) -> None:
         """Read again what others have committed."""

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from slipstream.client.jetstream.api import new_name
 from slipstream.errors import ConfigError
 from slipstream.tables.disk import SyncedStream, check_free, make_folder
+from slipstream.tables.errors import NoTableError
 from slipstream.tables.layout import NO_PARTITION, Layout, partition_names, schema_of, shaped
 from slipstream.tables.options import BY_TIME, Column, TableOptions
 from slipstream.tables.parquet.state import OWN_FOLDER, State, StateFolder, written
@@ -62,6 +63,8 @@ class ParquetPart:
 
     def load(self) -> None:
         """Read the table, which has to be there."""
+        if not self._kept.exists():
+            raise NoTableError(self.name)
         self.state = self._kept.read()
 
     def refresh(self) -> None:
