@@ -88,7 +88,7 @@ def _flow(system: "FileSystem", versions: dict[int, str], version: int) -> Flow:
     parts = folder.split("/")
     dataset = parts[parts.index(ROOT, len(parts) - _DEPTH_MAX - 1) + 1 : -2]
     begun, done = _batches(system, f"{folder}/offsets"), _batches(system, f"{folder}/commits")
-    readings = _readings(_text(system, f"{folder}/offsets/{done[-1]}")) if done else []
+    readings = readings_in(_text(system, f"{folder}/offsets/{done[-1]}")) if done else []
     metadata = msgspec.json.decode(_text(system, f"{folder}/metadata") or "{}", type=dict[str, Any])
     return Flow(
         name=parts[-2],
@@ -101,7 +101,7 @@ def _flow(system: "FileSystem", versions: dict[int, str], version: int) -> Flow:
     )
 
 
-def _readings(text: str) -> list[Reading]:
+def readings_in(text: str) -> list[Reading]:
     """The offsets of our source: a JSON object on one line, of streams with `next` in it."""
     found = []
     for line in text.splitlines()[2:]:

@@ -1,4 +1,4 @@
-"""Limits of a micro-batch, as Spark 4.2 has them for sources in Python, and stand-ins for Spark 4.1.
+"""Limits of a micro-batch, which came to sources in Python with Spark 4.2, and stand-ins for 4.1.
 
 Spark 4.1 asks for the latest offset without saying where the batch begins or what limits it.
 """

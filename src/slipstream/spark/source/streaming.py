@@ -83,11 +83,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark 4.1 says neither `start` nor `limit`. Then what is there is taken, and what was lost
         before a query that starts again is told when the micro-batch is cut.
         """
-        start = self._reached if start is None else start
-        limit = ReadAllAvailable() if limit is None else limit
-        begun, allowed = start, limit
-        found = self._call(lambda: self._latest(begun, allowed))
-        if found != start:
+        begin = self._reached if start is None else start
+        allowed = ReadAllAvailable() if limit is None else limit
+        found = self._call(lambda: self._latest(begin, allowed))
+        if found != begin:
             self._moved_at = time.monotonic()
             self._count_losses()
         self._reached = found
