@@ -16,7 +16,7 @@ import asyncio
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as f
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from slipstream.client.jetstream import StreamInfo
 
+_Option = bool | float | int | str | None
 _TRIES_MAX = 50
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _COLUMNS = {
@@ -57,7 +58,7 @@ _PROPERTIES = {
 
 
 def table_source(
-    spark: "SparkSession", table: str, stream: str, *, begin_anew: bool = False, **source: Any
+    spark: "SparkSession", table: str, stream: str, *, begin_anew: bool = False, **source: _Option
 ) -> "DataFrame":
     """The streaming source of a stream that begins where the table ends.
 
@@ -69,7 +70,7 @@ def table_source(
     position = (
         IcebergTable(spark, name).head().position_of(stream) if _exists(spark, name) else None
     )
-    options = {"stream": stream, "startingOffsets": "earliest", **source}
+    options: dict[str, _Option] = {"stream": stream, "startingOffsets": "earliest", **source}
     if position is not None:
         asked = parse(SourceOptions, {key: str(value) for key, value in options.items()})
         if not _is_anew(stream, position, asked, begin_anew):
@@ -106,7 +107,7 @@ def write_table(
     checkpoint: str,
     partition: Literal["hour", "day", "month", "none"] = "day",
     begin_anew: bool = False,
-    **trigger: Any,
+    **trigger: str | bool,
 ) -> "StreamingQuery":
     """A query that writes the rows of a streaming source into an Iceberg table, exactly once.
 
@@ -123,7 +124,8 @@ def write_table(
     _make(spark, name, schema, partition)
     batches = TableBatches(name, stream, checkpoint, begin_anew=begin_anew)
     writer = rows.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)
-    return writer.trigger(**(trigger or {"availableNow": True})).start()
+    when: dict[str, str | bool] = trigger or {"availableNow": True}
+    return writer.trigger(**when).start()  # type: ignore[arg-type]  # its keywords have types each
 
 
 def keep_position(spark: "SparkSession", table: str) -> None:
@@ -256,7 +258,7 @@ def table_name(spark: "SparkSession", table: str) -> tuple[str, ...]:
     parts = tuple(table.split("."))
     if not all(parts) or len(parts) < 2:
         raise ConfigError(f"table {table!r}: a name is like lake.sales.orders, catalog first")
-    conf: Any = spark.conf
+    conf = spark.conf
     if conf.get(f"spark.sql.catalog.{parts[0]}", None) is None:
         current = str(spark.catalog.currentCatalog())
         if conf.get(f"spark.sql.catalog.{current}", None) is None:

@@ -22,7 +22,7 @@ behind rows of the old one.)
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -197,7 +197,7 @@ class IcebergTable:
 
     @contextmanager
     def _snapshot_properties(self, properties: Mapping[str, str]) -> Iterator[None]:
-        conf: Any = self._spark.conf
+        conf = self._spark.conf
         names = {f"{_SNAPSHOT_PROPERTY}{name}": value for name, value in properties.items()}
         for name, value in names.items():
             conf.set(name, value)
