@@ -56,7 +56,10 @@ class SparksRestCatalog(RestCatalog):
 
     def _commit(self, asked: Any) -> None:
         with self.lock:
-            super()._commit(asked)
+            try:
+                super()._commit(asked)
+            except ValueError as error:  # another branch has got a snapshot in between: try again
+                self._refuse(409, "CommitFailedException", error)
 
 
 @contextmanager

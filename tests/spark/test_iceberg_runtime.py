@@ -33,7 +33,7 @@ ICEBERG = "1.12.0"
 SPARKS = ("4.1",)  # those that this version of Iceberg has a runtime for
 MINOR = ".".join(pyspark.__version__.split(".")[:2])
 PACKAGE = f"org.apache.iceberg:iceberg-spark-runtime-{MINOR}_2.13:{ICEBERG}"
-KILLS = 4
+KILLS = 3
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession, functions as f
@@ -56,8 +56,6 @@ import sys
 from pyspark.sql import SparkSession
 SparkSession.builder.config("spark.jars.packages", sys.argv[1]).getOrCreate().stop()
 """
-
-pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="session")
