@@ -30,13 +30,20 @@ def properties_of(table: "Table") -> dict[str, str]:
         if ours:
             return ours
         at = by_id[at].parent_snapshot_id
-    if by_id:
+    if by_id and not _is_empty(table):
         raise PositionLostError(
             f"table {'.'.join(table.name())}: its snapshots were made by other programs and do not "
             "say how far the stream was written; one that does was never there or has expired. "
             "Roll the table back to a snapshot that does, or write into a new table"
         )
     return {}
+
+
+def _is_empty(table: "Table") -> bool:
+    """Whether its snapshot has no rows, as the first one of Spark's writer."""
+    current = table.current_snapshot()
+    summary = current.summary if current is not None else None
+    return summary is not None and summary.additional_properties.get("total-records") == "0"
 
 
 def position_of(table: "Table", stream: str) -> Position | None:
