@@ -1,6 +1,6 @@
-"""Streams into Iceberg tables: rows a second, and how long from a publish to its row in the table.
+"""Streams into tables: rows a second, and how long from a publish to its row in the table.
 
-    python -m bench.tables [--rows 2000000] [--rate 20000] [--seconds 60] [--server URL]
+    python -m bench.tables [--rows 2000000] [--rate 20000] [--seconds 60] [--format delta]
 
 Server, publisher and writer are processes of their own on one machine; the writer is
 `slipstream pipeline table`. Rows a second are those of the whole command, its start and the making
@@ -88,12 +88,12 @@ async def make_stream(url: str) -> None:
 class Writer:
     """`slipstream pipeline table` in a process of its own, and what it says of its commits."""
 
-    def __init__(self, url: str, folder: Path, *words: str) -> None:
+    def __init__(self, url: str, folder: Path, kind: str, *words: str) -> None:
         command = [sys.executable, "-m", "slipstream", "pipeline", "table", STREAM, "--json"]
         self.begun = time.time()
         self.commits: list[tuple[float, int]] = []
         self._process = subprocess.Popen(
-            [*command, "--server", url, "--to", str(folder), *words],
+            [*command, "--server", url, "--to", str(folder), "--format", kind, *words],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ,
@@ -125,11 +125,11 @@ class Writer:
         self._thread.join()
 
 
-def throughput(url: str, folder: Path, rows: int) -> None:
+def throughput(url: str, folder: Path, kind: str, rows: int) -> None:
     """Print rows a second of a stream that is there."""
     asyncio.run(make_stream(url))
     asyncio.run(publish(url, rows, 0))
-    writer = Writer(url, folder)
+    writer = Writer(url, folder, kind)
     writer.wait_for(rows, 600)
     writer.end()
     (first, first_rows), (last, last_rows) = writer.commits[0], writer.commits[-1]
@@ -139,10 +139,10 @@ def throughput(url: str, folder: Path, rows: int) -> None:
     print(f"commit ({len(writer.commits)} commits)")
 
 
-def latency(url: str, folder: Path, rate: int, seconds: int) -> None:
+def latency(url: str, folder: Path, kind: str, rate: int, seconds: int) -> None:
     """Print how long messages take that are published at a pace."""
     asyncio.run(make_stream(url))
-    writer = Writer(url, folder, "--follow")
+    writer = Writer(url, folder, kind, "--follow")
     time.sleep(3)  # it has opened the tables by then
     rows = rate * seconds
     begun = time.time()
@@ -191,14 +191,15 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--server", default="")
+    parser.add_argument("--format", choices=("iceberg", "delta", "parquet"), default="iceberg")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-tables-") as name:
         folder = Path(name)
         with server(asked.server, folder) as url:
             if asked.rows:
-                throughput(url, folder / "all", asked.rows)
+                throughput(url, folder / "all", asked.format, asked.rows)
             if asked.seconds:
-                latency(url, folder / "follow", asked.rate, asked.seconds)
+                latency(url, folder / "follow", asked.format, asked.rate, asked.seconds)
 
 
 if __name__ == "__main__":
