@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import CommitTableRequest
 
-from slipstream.tables import open_catalog
+from slipstream.tables.iceberg import open_catalog
 from tests.tables.test_rest_catalog import RestCatalog
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"

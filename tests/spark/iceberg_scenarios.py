@@ -25,8 +25,9 @@ import slipstream.sync
 from slipstream.errors import ConfigError
 from slipstream.spark.parts import iceberg
 from slipstream.spark.parts.iceberg_commits import IcebergTable
-from slipstream.tables import StreamTable, TableWriter, history_and_tail, position_of
+from slipstream.tables import TableWriter, history_and_tail, stream_table
 from slipstream.tables.errors import PositionLostError, StreamReplacedError, TableError
+from slipstream.tables.iceberg import position_of
 from tests.spark.iceberg_catalog import rest_catalog, settings
 
 if TYPE_CHECKING:
@@ -140,9 +141,8 @@ def history_and_tail_have_each_row_once(place: Place) -> None:
 
     async def read() -> list[int]:
         async with await slipstream.connect(place.url) as nc:
-            rows = await history_and_tail(
-                nc.jetstream(), place.stream, place.catalog, place.name, columns=["n"]
-            )
+            table = stream_table(place.catalog, place.name, place.stream)
+            rows = await history_and_tail(nc.jetstream(), table, columns=["n"])
             return sorted(rows.read_all()["n"].to_pylist())
 
     assert asyncio.run(read()) == list(range(25))
@@ -292,8 +292,8 @@ def compactions_and_other_streams_in_between_are_no_conflict(place: Place) -> No
 def a_writer_without_spark_and_this_one_take_turns(place: Place) -> None:
     async def write_without_spark() -> None:
         async with await slipstream.connect(place.url) as nc:
-            table = StreamTable(place.catalog, place.name, place.stream)
-            await TableWriter(nc.jetstream(), place.stream, table).write_all()
+            table = stream_table(place.catalog, place.name, place.stream)
+            await TableWriter(nc.jetstream(), table).write_all()
 
     place.publish(range(10))
     asyncio.run(write_without_spark())

@@ -21,8 +21,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from slipstream.tables import position_of
 from slipstream.tables.errors import PositionLostError
+from slipstream.tables.iceberg import position_of
 from tests.lasting_ports import lasting_port
 from tests.spark.iceberg_catalog import rest_catalog, settings
 from tests.spark.iceberg_scenarios import SCENARIOS
