@@ -7,6 +7,8 @@ from typing import Any
 
 from slipstream.tables.errors import TableError
 
+_ENTRIES = ("_delta_log", "_slipstream")  # what makes a folder a table
+
 
 class SyncedStream(io.BufferedWriter):
     """A new file; synced with the name it has when it is closed."""
@@ -55,7 +57,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_free(folder: Path, own: str) -> None:
-    """Raise `TableError` if a folder has files, and not the entry that makes it a table of ours."""
+    """Raise `TableError` if a folder has files, and not the entry that makes it a table of ours.
+
+    And if it is inside another table: that one's readers would read its files, and its vacuum
+    delete them.
+    """
+    for above in folder.parents:
+        if any((above / entry).is_dir() for entry in _ENTRIES):
+            raise TableError(
+                f"folder {folder} is inside of the table in {above}: choose another name"
+            )
     found = {path.name for path in folder.iterdir()}
     if found and own not in found:
         raise TableError(

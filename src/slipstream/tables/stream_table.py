@@ -176,8 +176,8 @@ class StreamTable:
 
         Spark's writer makes none of rejected ones: None then. Raises `TableError`.
         """
-        rows, rejected = self.parts()
         with said(self.name, "opening it"):
+            rows, rejected = self.parts()
             rows.load()
             try:
                 rejected.load()
@@ -192,7 +192,8 @@ class StreamTable:
 
         None if nothing of the stream was ever written. Raises `TableError`.
         """
-        rows, rejected = self.parts()
+        with said(self.name, "opening it"):
+            rows, rejected = self.parts()
         layouts = rows_layout(self.options), rejected_layout(self.options)
         for part, layout in zip((rows, rejected), layouts, strict=True):
             with said(self.name, "opening it"):

@@ -7,16 +7,23 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from slipstream.errors import ConfigError
 from slipstream.tables.delta.files import DataFiles
-from slipstream.tables.delta.log import LOG_FOLDER, cut_torn, sync_checkpoint, sync_entry
+from slipstream.tables.delta.log import (
+    LOG_FOLDER,
+    cut_torn,
+    first_entry,
+    sync_checkpoint,
+    sync_entries,
+)
 from slipstream.tables.delta.positions import position_in, transactions_of, writer_property
 from slipstream.tables.disk import check_free, make_folder
 from slipstream.tables.errors import NoTableError, TableError
@@ -29,6 +36,7 @@ from slipstream.tables.positions import Position
 _TIME, _UNIT = "slipstream.time", "slipstream.partition"
 # A commit a second makes an entry a second: entries that a checkpoint replaces go after an hour.
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
+_PLAIN_FEATURES = {"timestampNtz"}  # local times: data files are read as ever
 _BY_ITSELF = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -44,7 +52,7 @@ class DeltaPart:
     """A table in a folder or an object store, as a `Part`."""
 
     def __init__(self, where: str, name: tuple[str, ...], properties: dict[str, str]) -> None:
-        if where.startswith(("http://", "https://", "catalog:")) or not where:
+        if where.startswith(("http://", "https://", "file:", "catalog:")) or not where:
             raise ConfigError(
                 f"Delta table at {where!r}: it is in a folder, or at the URL of an object store "
                 "such as s3://bucket/path"
@@ -54,10 +62,17 @@ class DeltaPart:
         if "://" in where:
             self._uri = "/".join([where.rstrip("/"), *name])
         else:
-            self._folder = Path(where).expanduser().absolute().joinpath(*name)
+            where = str(Path(where).expanduser().absolute())
+            self._folder = Path(where).joinpath(*name)
             self._uri = self._folder.as_uri()
+        if any("\\" in part or unquote(part) != part for part in (where, *name)):
+            raise ConfigError(
+                f"Delta table {self.name} at {where}: its path has a backslash, or % and two "
+                "digits as in a URL; delta-rs would take it for another path"
+            )
         self._properties = properties
         self._files = DataFiles(self._uri, self._folder, properties)
+        self._synced = -1
         self.table: DeltaTable
 
     def make(self, layout: Layout) -> None:
@@ -74,7 +89,8 @@ class DeltaPart:
             except CommitFailedError:  # somebody else has made it meanwhile
                 pass
             self.load()
-            sync_entry(self._folder, 0)
+        self._synced = first_entry(self._folder) - 1
+        self._sync()
 
     def _create(self, layout: Layout) -> None:
         schema = schema_of(layout.columns)
@@ -169,14 +185,27 @@ class DeltaPart:
     ) -> bool:
         """Commit if the log ends where we have read it, and read the log again."""
         version = self.table.version()
+        self._sync()
         try:
             make(CommitProperties(max_commit_retries=0, app_transactions=transactions))
         except CommitFailedError:
             self.table.update_incremental()
             return False
+        except DeltaError:
+            # So says delta-rs, too, where the entries since then are in a checkpoint alone.
+            self.table.update_incremental()
+            if self.table.version() == version:
+                raise
+            return False
         self.table.update_incremental()
-        sync_entry(self._folder, version + 1)
+        self._sync()
         return True
+
+    def _sync(self) -> None:
+        """Have the log on the disk as far as we have read it, what others have written as well."""
+        version = self.table.version()
+        sync_entries(self._folder, range(self._synced + 1, version + 1))
+        self._synced = version
 
     def batches(self, wanted: Wanted, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of rows."""
@@ -187,7 +216,10 @@ class DeltaPart:
     def files(self, wanted: Wanted) -> list[str]:
         """The data files. Raises `TableError` if other programs have deleted rows in them."""
         self._check_plain()
-        return self.table.file_uris()
+        if self._folder is None:
+            return self.table.file_uris()
+        # By their names: delta-rs gives paths of folders with a space or the like as of a URL.
+        return [str(self._folder / unquote(file.known.path)) for file in self._data_files()]
 
     def _check_plain(self) -> None:
         if self._has_features():
@@ -197,18 +229,23 @@ class DeltaPart:
             )
 
     def _has_features(self) -> bool:
-        return bool(self.table.protocol().reader_features)
+        return bool(set(self.table.protocol().reader_features or ()) - _PLAIN_FEATURES)
 
     # -- upkeep --------------------------------------------------------------------------------
 
     def tend(self, options: TableOptions, *, deletes_unused: bool) -> None:
-        """Merge small files, write a checkpoint, forget entries of the log and unused files."""
+        """Merge small files, write a checkpoint, forget entries of the log and unused files.
+
+        The table is read before: what others have committed since would be taken for unused.
+        """
+        self.refresh()
         self.compact(options)
         self.table.create_checkpoint()
         sync_checkpoint(self._folder, self.table.version())
         self.table.cleanup_metadata()
         if deletes_unused:
             hours = math.ceil(options.unused_seconds / 3600)
+            self.refresh()
             self.table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
             self.table.update_incremental()
 
