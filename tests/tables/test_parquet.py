@@ -8,8 +8,9 @@ import polars
 import pytest
 
 from slipstream.errors import ConfigError
-from slipstream.tables import TableOptions, stream_table
+from slipstream.tables import TableError, TableOptions, stream_table
 from slipstream.tables.parquet import ParquetPart
+from slipstream.tables.parquet.state import State, StateFolder
 from slipstream.tables.parts import Wanted
 from tests.tables.conftest import STREAM, KilledError, Place
 
@@ -101,3 +102,65 @@ async def test_a_place_that_is_no_folder_is_refused(place: Place, where: str) ->
         stream_table(where, "orders", STREAM, TableOptions(format="parquet"))
     with pytest.raises(ConfigError, match="take no properties: a"):
         stream_table("w", "orders", STREAM, TableOptions(format="parquet"), {"a": "b"})
+
+
+def part_of_rejected(place: Place) -> ParquetPart:
+    """The table of the rejected messages, opened by itself."""
+    part = ParquetPart(place.folder, ("streams", "orders_rejected"))
+    part.load()
+    return part
+
+
+async def test_what_a_killed_writer_has_committed_is_not_deleted_by_another(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.publish(b"bad")
+    with monkeypatch.context() as patch:
+        patch.setattr(StateFolder, "move", only_nothing(StateFolder.move))
+        with pytest.raises(KilledError):
+            await place.write(SMALL)
+    part = part_of_rejected(place)
+    make_old(place)
+    part.tend(SMALL, deletes_unused=True)
+    await place.write(SMALL)
+    assert place.sequences() == ([], [1])
+
+
+def only_nothing(move: object) -> object:
+    """Moves as `move` does, and kills the writer if there is a file to be moved."""
+
+    def call(kept: StateFolder, state: State) -> object:
+        if state.moves:
+            raise KilledError
+        return move(kept, state)  # type: ignore[operator]
+
+    return call
+
+
+async def test_a_writer_that_has_slept_commits_no_file_that_was_deleted_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.publish({"n": 1}, b"bad")
+    await place.write(SMALL)
+    await place.publish(b"bad")
+    other = part_of_rejected(place)
+    commit = ParquetPart._commit
+
+    def late(part: ParquetPart, state: State) -> bool:
+        if state.moves:
+            make_old(place)
+            other.tend(SMALL, deletes_unused=True)
+        return commit(part, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetPart, "_commit", late)
+        with pytest.raises(TableError, match="was deleted before it was committed"):
+            await place.write(SMALL)
+    await place.write(SMALL)
+    assert place.sequences() == ([1], [2, 3])
+
+
+def make_old(place: Place) -> None:
+    """Have all staged files staged long ago."""
+    for path in place.folder.glob("streams/*/_slipstream/staged/*"):
+        os.utime(path, (1, 1))

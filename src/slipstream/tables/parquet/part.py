@@ -92,7 +92,7 @@ class ParquetPart:
         is_made = self._commit(state)
         if not is_made:
             for name in moves:
-                (self._kept.staged / name).unlink()
+                (self._kept.staged / name).unlink(missing_ok=True)
         return is_made
 
     def _commit(self, state: State) -> bool:
@@ -104,6 +104,7 @@ class ParquetPart:
                 self.state = found
                 return False
             self._kept.move(found)
+            self._kept.check_staged(state)
             self._kept.replace(state)
             self.state = state
             self._kept.move(state)
@@ -148,11 +149,12 @@ class ParquetPart:
             return [str(path) for path in (*found, *(path for path in staged if path.exists()))]
 
     def tend(self, options: TableOptions, *, deletes_unused: bool) -> None:
-        """Delete what killed writers have staged."""
+        """Delete what killed writers have staged, and have not committed."""
         if not deletes_unused:
             return
         oldest = time.time() - options.unused_seconds
         with self._kept.locked():
+            self._kept.move(self._kept.read())
             for path in self._kept.staged.iterdir():
                 if path.stat().st_mtime < oldest:
                     path.unlink()

@@ -23,6 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from slipstream.tables.disk import SyncedStream, make_folder, sync_folder
+from slipstream.tables.errors import TableError
 from slipstream.tables.layout import Partition, column_of_field, schema_of
 from slipstream.tables.options import Column
 from slipstream.tables.positions import Position
@@ -97,6 +98,15 @@ class StateFolder:
             stream.write(msgspec.json.encode(state))
         new.replace(self._file)
         sync_folder(self._own)
+
+    def check_staged(self, state: State) -> None:
+        """Raise `TableError` if a file of a commit is gone; under the lock.
+
+        A writer may have slept for so long that another one took it for a killed one's.
+        """
+        gone = [name for name in state.moves if not (self.staged / name).exists()]
+        if gone:
+            raise TableError(f"{self.staged}: {gone[0]} was deleted before it was committed")
 
     def move(self, state: State) -> None:
         """Make the moves of a commit that are not made yet; under the lock."""
