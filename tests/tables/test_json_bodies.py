@@ -70,7 +70,11 @@ def test_a_new_field_adds_a_column_and_others_are_null_there() -> None:
         (b'{"_time":1}', "field _time has the name of a column of the message"),
         (b'{"A":1}', "field A differs from another one in upper and lower case"),
         (b'{"new":1,"NEW":2}', "differs from another one in upper and lower case"),
+        (b'{"_TIME":1}', "field _TIME has the name of a column of the message"),
+        (b'{"By_Time":1}', "field By_Time has the name of a column of the message"),
         (b'{"":1}', "a field's name is empty"),
+        (b'{"a\\"b":1}', "has a quotation mark or a backslash in its name"),
+        (b'{"a\\\\b":1}', "has a quotation mark or a backslash in its name"),
         (b'{"at":"2024-01-01T00:00:00"}', "with a timezone component"),
         (b'{"m":"1234.5"}', "at `$.m`"),
     ],
@@ -83,6 +87,12 @@ def test_a_body_that_does_not_fit_is_named_with_the_reason(body: bytes, reason: 
     assert values(read)["a"] == [1, 3]
     assert reason in read.reasons[1]
     assert bodies.columns == known
+
+
+def test_a_column_of_another_program_with_a_name_that_no_field_has_stays_empty() -> None:
+    read = JsonBodies(columns(**{"a": "long", 'b"': "long"})).fit([b'{"a":1}', b'{"b\\"":1}'])
+    assert values(read) == {"a": [1]}
+    assert "quotation mark" in read.reasons[1]
 
 
 def test_what_does_not_fit_adds_no_column() -> None:

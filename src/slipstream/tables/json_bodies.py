@@ -52,7 +52,7 @@ class JsonBodies:
         new_fields: Literal["add", "reject", "ignore"] = "add",
         columns_max: int = 1000,
     ) -> None:
-        self.columns = dict(columns)
+        self.columns = {name: columns[name] for name in columns if _is_decodable(name)}
         self._new_fields = new_fields
         self._columns_max = columns_max
         self._null_only: set[str] = set()
@@ -159,10 +159,12 @@ class JsonBodies:
         names: dict[str, str] = {}
         for name in added:
             folded = name.casefold()
-            if name in RESERVED:
+            if folded in RESERVED:
                 raise ValueError(f"field {name} has the name of a column of the message itself")
             if not 0 < len(name) <= _NAME_LENGTH_MAX or not name.isprintable():
                 raise ValueError("a field's name is empty, too long or not printable")
+            if not _is_decodable(name):
+                raise ValueError(f"field {name} has a quotation mark or a backslash in its name")
             if known.get(folded, name) != name or folded in names:
                 raise ValueError(f"field {name} differs from another one in upper and lower case")
             names[folded] = name
@@ -196,6 +198,11 @@ class JsonBodies:
             except (pa.ArrowException, *_NOT_DECODED):
                 misfits |= _misfits(name, values, column)
         return made, misfits
+
+
+def _is_decodable(name: str) -> bool:
+    """Whether msgspec reads fields of this name."""
+    return not any(letter in '"\\' or letter < " " for letter in name)
 
 
 def _read_plain(bodies: list[bytes], plain: dict[str, pa.DataType]) -> dict[str, pa.ChunkedArray]:

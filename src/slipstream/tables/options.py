@@ -133,7 +133,7 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def _check_columns(self) -> None:
         for name, kind in self.columns.items():
             column_of(kind)
-            if name in RESERVED:
+            if name.casefold() in RESERVED:
                 raise ConfigError(f"table options: {name} is a name that every table has taken")
         if self.schema is not None and (self.columns or self.body != "json"):
             raise ConfigError("table options: columns and body are what the schema says, if given")
