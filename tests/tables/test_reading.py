@@ -57,6 +57,17 @@ async def test_history_and_tail_have_each_row_once(place: Place) -> None:
         await read(place, columns=["nothing"])
 
 
+async def test_the_tail_has_the_subjects_that_the_writer_takes(place: Place) -> None:
+    options = TableOptions(subjects=("orders.new",))
+    await place.publish({"n": 1})
+    await place.publish({"n": 2}, subject="orders.old")
+    await place.write(options)
+    await place.publish({"n": 3})
+    await place.publish({"n": 4}, subject="orders.old")
+    reader = await history_and_tail(place.js, place.tables(options))
+    assert (await asyncio.to_thread(reader.read_all))["n"].to_pylist() == [1, 3]
+
+
 async def test_a_tail_that_is_archived_while_it_is_read_is_read_from_the_table(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

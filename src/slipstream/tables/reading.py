@@ -62,7 +62,7 @@ async def cut(js: "JetStream", table: StreamTable) -> Cut:
         left_out = await asyncio.to_thread(rejected_after, rejected, stream, position)
         maker = await asyncio.to_thread(RowMaker, stream, body_columns(rows), table.options)
         try:
-            tail = await _tail(js, stream, position, maker, left_out)
+            tail = await _tail(js, table, position, maker, left_out)
         finally:
             await asyncio.to_thread(maker.close)
         first = (await js.stream_info(stream)).state.first_seq
@@ -98,12 +98,18 @@ async def history_and_tail(
 
 
 async def _tail(
-    js: "JetStream", name: str, position: Position, maker: RowMaker, left_out: frozenset[int]
+    js: "JetStream",
+    table: StreamTable,
+    position: Position,
+    maker: RowMaker,
+    left_out: frozenset[int],
 ) -> pa.Table | None:
     """Rows of the messages after a position. Raises `StreamReplacedError`."""
+    name, subjects = table.stream, list(table.options.subjects) or None
     stream = await js.stream(name)
     _check(await js.stream_info(name), position)
-    scan = stream.scan(position.sequence + 1, columns=maker.scanned_columns())
+    columns = maker.scanned_columns()
+    scan = stream.scan(position.sequence + 1, columns=columns, subjects=subjects)
     made = [
         (await asyncio.to_thread(maker.make, [batch], position.created, left_out)).fitting
         async for batch in scan
