@@ -3,9 +3,12 @@ more."""
 
 import asyncio
 import json
+import threading
+from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from slipstream.errors import ConfigError
 from slipstream.schemas import (
@@ -20,7 +23,8 @@ from slipstream.schemas import (
     registered,
 )
 from slipstream.tables import TableOptions, history_and_tail
-from tests.tables.conftest import Place
+from slipstream.tables.parts import Wanted
+from tests.tables.conftest import STREAM, Place
 
 pytestmark = pytest.mark.parametrize("place", ["slipstream", "delta", "parquet"], indirect=True)
 
@@ -105,6 +109,66 @@ async def test_a_column_that_is_there_keeps_its_type(shop: Shop) -> None:
     assert "two" in shop.place.rejected("reason")[0]["reason"]
 
 
+def inner(*names: str) -> dict[str, Any]:
+    """A record that may have these numbers."""
+    fields = [{"name": name, "type": ["null", "long"], "default": None} for name in names]
+    return {"type": "record", "name": "Inner", "fields": fields}
+
+
+@pytest.mark.parametrize("kind", ["record", "array", "map"])
+async def test_a_nested_value_that_the_column_has_no_place_for_is_rejected(
+    shop: Shop, kind: str
+) -> None:
+    def schema(*names: str) -> str:
+        nested = {"type": kind, "items": inner(*names), "values": inner(*names)}
+        return avro(("n", "long"), ("r", inner(*names) if kind == "record" else nested))
+
+    def value(**numbers: int) -> Any:
+        return {"record": numbers, "array": [{}, numbers], "map": {"k": numbers}}[kind]
+
+    await shop.publish(schema("x"), {"n": 1, "r": value(x=1)})
+    await shop.place.write(shop.options)
+    new = schema("x", "y")
+    await shop.publish(new, {"n": 2, "r": value(x=2)}, {"n": 3, "r": value(x=3, y=3)}, {"n": 4})
+    progress = await shop.place.write(shop.options)
+    assert (progress.rows, progress.rejected) == (2, 1)
+    assert [row["n"] for row in shop.place.rows("n")] == [1, 2, 4]
+    (rejected,) = shop.place.rejected("_sequence", "reason")
+    assert rejected["_sequence"] == 3
+    assert "column r has no place for it - at `$.r" in rejected["reason"]
+
+
+async def test_local_times_are_read_and_merged_as_others(shop: Shop) -> None:
+    local = ("at", {"type": "long", "logicalType": "local-timestamp-micros"})
+    rows = [{"n": n, "at": datetime(2026, 11, 26, 12)} for n in range(4)]
+    await shop.publish(avro(("n", "long"), local), *rows)
+    await shop.place.write(replace(shop.options, commit_rows=1))
+    table = shop.place.tables(shop.options)
+    reader = await history_and_tail(shop.place.js, table)
+    found = (await asyncio.to_thread(reader.read_all))["at"].to_pylist()
+    assert found == [datetime(2026, 11, 26, 12)] * 4
+    if shop.place.kind == "delta":
+        part, _ = await asyncio.to_thread(table.read)
+        part.tend(replace(shop.options, compact_files=2), deletes_unused=False)
+        assert len(part.files(Wanted(STREAM))) == 1
+
+
+async def test_a_writer_that_ends_with_an_error_leaves_no_thread_of_the_registry(
+    shop: Shop,
+) -> None:
+    await shop.publish(avro(("n", "long")), {"n": 1})
+    committed: asyncio.Queue[int] = asyncio.Queue()
+    writer = shop.place.writer(
+        shop.options, on_commit=lambda done: committed.put_nowait(done.sequence)
+    )
+    running = asyncio.create_task(writer.run())
+    await committed.get()
+    await shop.publish(avro(("n", "long"), ("_time", "long")), {"n": 2})
+    with pytest.raises(ConfigError, match="the name of a column of the message"):
+        await running
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("schemas")]
+
+
 async def test_the_tail_is_read_as_the_writer_will_write_it(shop: Shop) -> None:
     await shop.publish(avro(("n", "long")), {"n": 1})
     await shop.place.write(shop.options)
@@ -149,3 +213,20 @@ async def test_cloud_events_have_columns_for_their_attributes_and_data(place: Pl
     assert (progress.rows, progress.rejected) == (1, 1)
     (row,) = place.rows("id", "source", "type", "data")
     assert row == {"id": "1", "source": "/s", "type": "t", "data": {"n": 5, "s": None}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ({"type": "array", "items": "long"}, [1]),
+        ({"type": "map", "values": "long"}, {"a": 1}),
+        ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}, {"x": 1}),
+        ({"type": "map", "values": {"type": "array", "items": "string"}}, {"a": ["b"]}),
+    ],
+)
+async def test_writers_go_on_with_nested_values_that_the_schema_requires(
+    shop: Shop, kind: Any, value: Any
+) -> None:
+    for number in (1, 2):
+        await shop.publish(avro(("n", "long"), ("f", kind)), {"n": number, "f": value})
+        assert (await shop.place.write(shop.options)).rows == 1

@@ -86,7 +86,10 @@ def shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type without Arrow's large variants, in which libraries give small ones back."""
+    """The type without Arrow's large variants, in which libraries give small ones back.
+
+    Nested values may be null: what a schema requires of them today, its next version may not.
+    """
     types = pa.types
     if types.is_large_string(kind):
         return pa.string()

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import slipstream.schemas.framing as framing
 from slipstream.errors import ConfigError
 from slipstream.schemas import Body, CloudEvents, Decoded, Decoder, EventDecoder
 from slipstream.tables.bodies import Fitting
+from slipstream.tables.layout import plain
 from slipstream.tables.options import RESERVED, Column
 
 Form = Body | CloudEvents
@@ -63,7 +65,7 @@ class RegisteredBodies:
                 f"a table needs a schema whose values have fields, and this one is {decoder.type}; "
                 'body "bytes" keeps such values as they are'
             )
-        columns = {field.name: Column(field.type) for field in decoder.type}
+        columns = {field.name: Column(plain(field.type)) for field in decoder.type}
         _check_names(columns, self.columns)
         self._pinned, self._decoder = pinned, decoder
         self.columns = columns | self.columns
@@ -119,7 +121,7 @@ def _check_names(columns: dict[str, Column], known: dict[str, Column]) -> None:
     """Raise `ConfigError` for fields that cannot be columns, or are others' in another case."""
     taken = {name.casefold(): name for name in known}
     for name in columns:
-        if name in RESERVED:
+        if name.casefold() in RESERVED:
             raise ConfigError(f"the schema's field {name} has the name of a column of the message")
         if taken.setdefault(name.casefold(), name) != name:
             raise ConfigError(
@@ -137,6 +139,8 @@ def _fitting(
         if name not in fields:
             made[name] = pa.nulls(rows, column.type)
             continue
+        for at, path in _without_place(fields[name], column.type, f"$.{name}").items():
+            reasons.setdefault(at, f"column {name} has no place for it - at `{path}`")
         try:
             made[name] = fields[name].cast(column.type)
         except pa.ArrowException:
@@ -147,6 +151,31 @@ def _fitting(
         taken = pa.array(places, pa.int64())
         made = {name: values.take(taken) for name, values in made.items()}
     return Fitting(made, places, reasons)
+
+
+def _without_place(values: pa.Array, kind: pa.DataType, path: str) -> dict[int, str]:
+    """The rows with values in nested fields that the column lacks, and which field; a cast would
+    leave these out."""
+    types, have = pa.types, values.type
+    if have == kind:
+        return {}
+    if types.is_struct(have) and types.is_struct(kind):
+        found: dict[int, str] = {}
+        for field, inner in zip(have, values.flatten(), strict=True):
+            here = f"{path}.{field.name}"
+            if kind.get_field_index(field.name) < 0:
+                found |= dict.fromkeys(pc.indices_nonzero(inner.is_valid()).to_pylist(), here)
+            else:
+                found |= _without_place(inner, kind.field(field.name).type, here)
+        return found
+    if types.is_map(have) and types.is_map(kind):
+        have, kind = (pa.list_(pa.struct([t.key_field, t.item_field])) for t in (have, kind))
+        return _without_place(values.cast(have), kind, path)
+    if types.is_list(have) and types.is_list(kind):
+        inside = _without_place(values.flatten(), kind.value_type, path)
+        rows = pc.list_parent_indices(values).to_pylist()
+        return {rows[at]: where for at, where in inside.items()}
+    return {}
 
 
 def _cast_one_by_one(

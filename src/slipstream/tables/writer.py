@@ -264,9 +264,11 @@ class TableWriter:
                         break
                     commit = asyncio.create_task(self._commit(chunk))
         finally:
-            if commit is not None:
-                await commit
-            await asyncio.to_thread(self._maker.close)
+            try:
+                if commit is not None:
+                    await commit
+            finally:
+                await asyncio.to_thread(self._maker.close)
 
     async def _commit(self, chunk: _Chunk) -> None:
         """Commit a chunk; then remove from the stream what may go, and look after the files."""
