@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from slipstream.client.errors import ConnectError
 from slipstream.errors import ConfigError
 from slipstream.schemas import (
     Avro,
@@ -17,6 +18,7 @@ from slipstream.schemas import (
     CloudEvents,
     Json,
     MessagePack,
+    RegistryError,
     SchemaError,
     create_bucket,
     encoder,
@@ -24,6 +26,7 @@ from slipstream.schemas import (
 )
 from slipstream.tables import TableOptions, history_and_tail
 from slipstream.tables.parts import Wanted
+from slipstream.tables.registered_bodies import RegisteredBodies
 from tests.tables.conftest import STREAM, Place
 
 pytestmark = pytest.mark.parametrize("place", ["slipstream", "delta", "parquet"], indirect=True)
@@ -167,6 +170,34 @@ async def test_a_writer_that_ends_with_an_error_leaves_no_thread_of_the_registry
     with pytest.raises(ConfigError, match="the name of a column of the message"):
         await running
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("schemas")]
+
+
+async def test_a_registry_that_is_away_for_a_moment_is_asked_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.publish(avro(("n", "long")), {"n": 1})
+    committed: asyncio.Queue[int] = asyncio.Queue()
+    writer = shop.place.writer(
+        shop.options, on_commit=lambda done: committed.put_nowait(done.sequence)
+    )
+    running = asyncio.create_task(writer.run())
+    await committed.get()
+    pin = RegisteredBodies._pin
+    away: list[Exception] = [ConnectError("refused"), RegistryError("it does not answer")]
+
+    def pin_later(bodies: RegisteredBodies) -> None:
+        if away:
+            raise away.pop()
+        pin(bodies)
+
+    monkeypatch.setattr(RegisteredBodies, "_pin", pin_later)
+    await shop.publish(avro(("n", "long"), ("place", "string")), {"n": 2, "place": "here"})
+    assert await committed.get() == 2
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not away
+    assert [row["place"] for row in shop.place.rows("place")] == [None, "here"]
 
 
 async def test_the_tail_is_read_as_the_writer_will_write_it(shop: Shop) -> None:

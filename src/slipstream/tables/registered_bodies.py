@@ -35,6 +35,7 @@ class RegisteredBodies:
         self.needs_headers = isinstance(form, CloudEvents)
         self._form = form
         self._met: set[int] = set()
+        self._was_away = False  # the registry, when bodies were last read
         self._decoder: Decoder | EventDecoder
         self._thread = ThreadPoolExecutor(1, "schemas")
         self._runner = asyncio.Runner()
@@ -46,7 +47,7 @@ class RegisteredBodies:
             raise
 
     def read(self, messages: pa.Table) -> Fitting:
-        """The columns of the messages' bodies."""
+        """The columns of the messages' bodies. If the registry was away they may be read again."""
         return self._thread.submit(self._read, messages).result()
 
     def close(self) -> None:
@@ -77,13 +78,15 @@ class RegisteredBodies:
 
     def _read(self, messages: pa.Table) -> Fitting:
         bodies = messages["data"].to_pylist()
-        if self._meets_new(bodies):
-            self._runner.run(self._decoder.close())
-            self._pin()
         headers = None
         if self.needs_headers:
             headers = messages["headers"].to_pylist(maps_as_pydicts="strict")
+        is_again, self._was_away = self._was_away, True
+        if self._meets_new(bodies) or is_again:
+            self._runner.run(self._decoder.close())
+            self._pin()
         found = self._runner.run(_decoded(self._decoder, bodies, headers))
+        self._was_away = False
         reasons = {at: why for at, why in enumerate(found.reasons.to_pylist()) if why is not None}
         fields = dict(zip(found.values.type.names, found.values.flatten(), strict=True))
         return _fitting(fields, self.columns, len(bodies), reasons)

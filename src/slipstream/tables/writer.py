@@ -19,13 +19,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.client.arrow.scan import BATCH_ROWS
-from slipstream.client.errors import ConnectionLostError, NoRespondersError, TimeoutError
+from slipstream.client.errors import (
+    ConnectError,
+    ConnectionLostError,
+    NoRespondersError,
+    TimeoutError,
+)
 from slipstream.client.jetstream.errors import ApiError, JetStreamNotEnabledError
 from slipstream.errors import Error
 from slipstream.model.times import datetime_text
+from slipstream.schemas import RegistryError
 from slipstream.tables.errors import StreamReplacedError
 from slipstream.tables.positions import Position
-from slipstream.tables.rows import RowMaker
+from slipstream.tables.rows import RowMaker, Rows
 from slipstream.tables.stream_table import StreamTable
 
 if TYPE_CHECKING:
@@ -38,6 +44,7 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 _RETRY_WAIT_SECONDS = 0.25
 _PASSING = (ConnectionLostError, NoRespondersError, TimeoutError)
+_REGISTRY_AWAY = (*_PASSING, ConnectError, RegistryError)
 
 
 class Progress(msgspec.Struct):
@@ -273,9 +280,7 @@ class TableWriter:
     async def _commit(self, chunk: _Chunk) -> None:
         """Commit a chunk; then remove from the stream what may go, and look after the files."""
         lost = self.progress.lost
-        made = await asyncio.to_thread(
-            self._maker.make, chunk.batches, self._position.created, self._left_out
-        )
+        made = await self._make(chunk)
         if identity_of(await self._patient_info()) != self._position.created:
             raise StreamReplacedError(
                 f"stream {self._name} was made anew while it was read; the table has the old one "
@@ -296,6 +301,19 @@ class TableWriter:
         if self._options.archive:
             await self._archive(chunk.last)
         await asyncio.to_thread(self._table.tend)
+
+    async def _make(self, chunk: _Chunk) -> Rows:
+        """The rows of a chunk; a registry of schemas may be away for `retry_seconds`."""
+        now = asyncio.get_running_loop().time
+        began = now()
+        created, left_out = self._position.created, self._left_out
+        while True:
+            try:
+                return await asyncio.to_thread(self._maker.make, chunk.batches, created, left_out)
+            except _REGISTRY_AWAY:
+                if now() - began > self._options.retry_seconds:
+                    raise
+            await asyncio.sleep(_RETRY_WAIT_SECONDS)
 
     async def _archive(self, sequence: int) -> None:
         """Remove from the stream what the table has."""
