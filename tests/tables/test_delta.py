@@ -10,7 +10,6 @@ import polars
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from msgspec.structs import replace
 
 from slipstream.errors import ConfigError
 from slipstream.tables import TableError, TableOptions, stream_table
@@ -216,10 +215,23 @@ async def test_a_writer_goes_on_whose_entries_others_have_cleaned(place: Place) 
     early, other, folder = await rejected_by_two_streams(place)
     other.tend(TableOptions(compact_files=0), deletes_unused=False)
     assert len(list((folder / "_delta_log").glob("*.json"))) == 1
-    to = replace(other.position(STREAM) or Position(), sequence=99)
+    to = Position(writer="again")
     assert not early.append(None, "OTHER", to)  # others have committed
     assert early.append(None, "OTHER", to)
     assert place.sequences() == ([], [1, 2, 3, 4, 5])
+
+
+async def test_a_position_is_read_though_others_have_cleaned_the_log(place: Place) -> None:
+    await place.publish({"n": 1})
+    await place.write()
+    early = part_of(place)
+    await place.publish({"n": 2})
+    await place.write()
+    other = part_of(place)
+    for path in log_of(place):
+        os.utime(path, (1, 1))
+    other.tend(TableOptions(compact_files=0), deletes_unused=False)
+    assert early.position(STREAM) == other.position(STREAM)
 
 
 async def test_what_a_killed_writer_has_not_synced_is_synced_before_the_next_commit(

@@ -2,13 +2,16 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars
+import pyarrow.dataset as ds
 import pytest
 
 from slipstream.errors import ConfigError
 from slipstream.tables import TableError, TableOptions, stream_table
+from slipstream.tables.layout import rows_layout
 from slipstream.tables.parquet import ParquetPart
 from slipstream.tables.parquet.state import State, StateFolder
 from slipstream.tables.parts import Wanted
@@ -53,6 +56,27 @@ async def test_a_commit_that_was_not_moved_into_place_is_read_and_then_ended(
     assert sorted(rows) == list(range(11))
     assert (await place.write(SMALL)).rows == 0
     assert place.sequences()[0] == list(range(1, 12))
+
+
+async def test_a_file_that_is_moved_into_place_while_it_is_read_is_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.publish({"n": 0})
+    await place.write()
+    await place.publish({"n": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", only_state(Path.replace))
+        with pytest.raises(KilledError):
+            await place.write()
+    part, dataset = part_of(place), ds.dataset
+
+    def moved_meanwhile(*words: Any, **more: Any) -> ds.Dataset:
+        ParquetPart(place.folder, ("streams", "orders")).make(rows_layout(SMALL))
+        return dataset(*words, **more)
+
+    monkeypatch.setattr(ds, "dataset", moved_meanwhile)
+    rows = [n for b in part.batches(Wanted(STREAM), ["n"]) for n in b.column(0).to_pylist()]
+    assert sorted(rows) == [0, 1]
 
 
 def only_state(replace: object) -> object:

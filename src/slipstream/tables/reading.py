@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from slipstream.tables.errors import StreamReplacedError, TableError
+from slipstream.tables.errors import StreamReplacedError, TableError, said
 from slipstream.tables.layout import shaped
 from slipstream.tables.parts import Part, Wanted
 from slipstream.tables.positions import Position
@@ -54,7 +54,8 @@ async def cut(js: "JetStream", table: StreamTable) -> Cut:
     rows, rejected = await asyncio.to_thread(table.read)
     stream = table.stream
     for _ in range(_TRIES_MAX):
-        position = rows.position(stream)
+        with said(table.name, "reading it"):
+            position = rows.position(stream)
         if position is None or not position.created:
             raise TableError(
                 f"table {table.name}: nothing of stream {stream} was written to it yet"

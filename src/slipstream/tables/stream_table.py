@@ -72,10 +72,15 @@ class _Fenced:
         self._stream = stream
         self.position = Position()
 
+    def found(self) -> Position | None:
+        """Where the table says that the stream stands. Raises `TableError`."""
+        with said(self.part.name, "reading it"):
+            return self.part.position(self._stream)
+
     def take_over(self, writer: str) -> Position | None:
         """Have no earlier writer commit again; where the stream stood. Raises `TableError`."""
         for _ in range(_RACES_MAX):
-            found = self.part.position(self._stream)
+            found = self.found()
             mine = Position(writer=writer)
             if found is not None:
                 mine = Position(found.created, found.sequence, writer, found.lost)
@@ -91,7 +96,7 @@ class _Fenced:
         One who took over this table and has appended nothing loses it again if it `is_ours`.
         """
         for _ in range(_RACES_MAX):
-            found = self.part.position(self._stream) or Position()
+            found = self.found() or Position()
             if found != self.position:
                 if replace(found, writer=self.position.writer) != self.position or not is_ours():
                     raise self._overtaken(found)
@@ -99,7 +104,7 @@ class _Fenced:
                 continue
             if self._commit(rows, to):
                 return
-            if self.part.position(self._stream) == to:  # it was made, and the answer lost
+            if self.found() == to:  # it was made, and the answer lost
                 self.position = to
                 return
         raise self._crowded()
@@ -107,13 +112,13 @@ class _Fenced:
     def check_ours(self) -> None:
         """Raise `OtherWriterError` if somebody has taken the table over."""
         if not self.is_ours():
-            raise self._overtaken(self.part.position(self._stream) or Position())
+            raise self._overtaken(self.found() or Position())
 
     def is_ours(self) -> bool:
         """Whether nobody has taken the table over. Raises `TableError`."""
         with said(self.part.name, "reading it"):
             self.part.refresh()
-        return self.part.position(self._stream) == self.position
+        return self.found() == self.position
 
     def add_columns(self, columns: Mapping[str, Column]) -> None:
         """Add those that the table does not have. Raises `TableError`."""

@@ -120,7 +120,11 @@ class DeltaPart:
 
     def position(self, stream: str) -> Position | None:
         """Where a stream stands; None if nothing of it was ever written."""
-        return position_in(self.table, stream)
+        try:
+            return position_in(self.table, stream)
+        except DeltaError:  # it is read from the log, and others have cleaned that since
+            self.refresh()
+            return position_in(self.table, stream)
 
     def columns(self) -> dict[str, Column]:
         """The columns, in their order, without the partition."""

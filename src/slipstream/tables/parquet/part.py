@@ -132,21 +132,33 @@ class ParquetPart:
             yield f"{BY_TIME}={name}/", rows.filter(pc.equal(names, name))
 
     def batches(self, wanted: Wanted, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of rows."""
-        dataset = ds.dataset(self.files(wanted), schema=schema_of(self.columns()), format="parquet")
-        yield from dataset.to_batches(columns=list(columns), filter=wanted.expression())
+        """Some columns of rows. Those that are not in place yet, which are few, are read at once:
+        as soon as the lock is free a writer may move them."""
+        schema, found = schema_of(self.columns()), wanted.expression()
+        with self._kept.locked(shared=True):
+            placed = self._placed()
+            staged = [pq.ParquetFile(path).read() for path in self._not_moved()]
+        dataset = ds.dataset(placed, schema=schema, format="parquet")
+        yield from dataset.to_batches(columns=list(columns), filter=found)
+        for rows in staged:
+            yield from shaped(rows, schema).filter(found).select(list(columns)).to_batches()
 
     def files(self, wanted: Wanted) -> list[str]:
         """The files of the commits up to the one that was read."""
         with self._kept.locked(shared=True):
-            found = [
-                path
-                for path in self._folder.glob("**/*.parquet")
-                if (named := _NAME.fullmatch(path.name)) and int(named[1]) <= self.state.commit
-            ]
-            # A killed writer may have left some; the next one puts them where they belong.
-            staged = [self._kept.staged / name for name in self.state.moves]
-            return [str(path) for path in (*found, *(path for path in staged if path.exists()))]
+            return self._placed() + self._not_moved()
+
+    def _placed(self) -> list[str]:
+        return [
+            str(path)
+            for path in self._folder.glob("**/*.parquet")
+            if (named := _NAME.fullmatch(path.name)) and int(named[1]) <= self.state.commit
+        ]
+
+    def _not_moved(self) -> list[str]:
+        """What a killed writer has left; the next one puts it where it belongs."""
+        staged = [self._kept.staged / name for name in self.state.moves]
+        return [str(path) for path in staged if path.exists()]
 
     def tend(self, options: TableOptions, *, deletes_unused: bool) -> None:
         """Delete what killed writers have staged, and have not committed."""
