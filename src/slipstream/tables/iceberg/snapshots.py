@@ -40,10 +40,14 @@ def properties_of(table: "Table") -> dict[str, str]:
 
 
 def _is_empty(table: "Table") -> bool:
-    """Whether its snapshot has no rows, as the first one of Spark's writer."""
+    """Whether its first snapshot is its only one and has no rows, as that of Spark's writer.
+
+    One without rows that has a parent may be of rows that another program has deleted.
+    """
     current = table.current_snapshot()
-    summary = current.summary if current is not None else None
-    return summary is not None and summary.additional_properties.get("total-records") == "0"
+    if current is None or current.summary is None or current.parent_snapshot_id is not None:
+        return False
+    return current.summary.additional_properties.get("total-records") == "0"
 
 
 def position_of(table: "Table", stream: str) -> Position | None:
