@@ -292,3 +292,8 @@ async def test_a_table_inside_of_another_one_is_refused(
         table = stream_table(str(place.folder / where), name, STREAM, options)
         with pytest.raises(TableError, match="is inside of the table in"):
             await asyncio.to_thread(table.open)
+
+
+async def test_properties_of_a_store_are_refused_for_a_folder(place: Place) -> None:
+    with pytest.raises(ConfigError, match="it takes no properties"):
+        stream_table("w", "orders", STREAM, TableOptions(format="delta"), {"a": "b"}).parts()

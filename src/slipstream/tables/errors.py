@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 from slipstream.errors import Error
 
+_REASON_LENGTH_MAX = 300
+
 
 class TableError(Error):
     """A table could not be read or written."""
@@ -54,4 +56,5 @@ def said(name: str, what: str) -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """What a library says of an error, in one line."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _REASON_LENGTH_MAX else f"{text[:_REASON_LENGTH_MAX]} ..."

@@ -135,8 +135,11 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             column_of(kind)
             if name.casefold() in RESERVED:
                 raise ConfigError(f"table options: {name} is a name that every table has taken")
-        if self.schema is not None and (self.columns or self.body != "json"):
-            raise ConfigError("table options: columns and body are what the schema says, if given")
+        is_otherwise = bool(self.columns) or self.body != "json" or self.new_fields != "add"
+        if self.schema is not None and is_otherwise:
+            raise ConfigError(
+                "table options: columns, body and new_fields are what the schema says, if given"
+            )
         if self.body == "bytes" and (self.columns or self.time != MESSAGE_TIME):
             raise ConfigError('table options: body "bytes" has no columns and no time in bodies')
         if self.time != MESSAGE_TIME and self.columns.get(self.time, "timestamp") != "timestamp":

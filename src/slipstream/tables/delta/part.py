@@ -70,6 +70,11 @@ class DeltaPart:
                 f"Delta table {self.name} at {where}: its path has a backslash, or % and two "
                 "digits as in a URL; delta-rs would take it for another path"
             )
+        if properties and self._folder is not None:
+            raise ConfigError(
+                f"Delta table in folder {where}: it takes no properties, as one in an object store "
+                f"does: {', '.join(properties)}"
+            )
         self._properties = properties
         self._files = DataFiles(self._uri, self._folder, properties)
         self._synced = -1

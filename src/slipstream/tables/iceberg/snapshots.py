@@ -40,12 +40,12 @@ def properties_of(table: "Table") -> dict[str, str]:
 
 
 def _is_empty(table: "Table") -> bool:
-    """Whether its first snapshot is its only one and has no rows, as that of Spark's writer.
+    """Whether its snapshot is the first that there ever was and has no rows, as Spark's writer's.
 
-    One without rows that has a parent may be of rows that another program has deleted.
+    A later one without rows may be of rows that another program has deleted.
     """
     current = table.current_snapshot()
-    if current is None or current.summary is None or current.parent_snapshot_id is not None:
+    if current is None or current.summary is None or current.sequence_number != 1:
         return False
     return current.summary.additional_properties.get("total-records") == "0"
 
