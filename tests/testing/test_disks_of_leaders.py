@@ -22,7 +22,9 @@ def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class SlowLife(SimulatedGroup):
     """A calm life of three servers in which some disks are slow from the beginning, of the first
-    leader at least; all clocks run at their right speed."""
+    leader at least; all clocks run at their right speed, and no server goes for good at the end."""
+
+    _may_lose_minority = False
 
     def __init__(self, seed: int, slow: int) -> None:
         super().__init__(seed, 3)

@@ -468,6 +468,29 @@ async def test_who_is_on_the_way_to_a_leader_goes_on_to_the_next_one(door: Relay
     silent.close()
 
 
+async def test_whom_a_leader_that_hands_over_does_not_greet_goes_on_to_the_next_one(
+    door: Relay,
+) -> None:
+    count = 0
+
+    def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        count += 1
+        writer.close()  # it has taken the connection as it stepped down
+
+    closing = await asyncio.start_server(came, LOCAL, 0)
+    async with Server() as server:
+        door.follow(f"{LOCAL}:{closing.sockets[0].getsockname()[1]}")
+        reader, writer = await asyncio.open_connection(LOCAL, door.port)
+        await until(lambda: count > 0, "it is brought to the one that closes")
+        door.follow(f"{LOCAL}:{server.port}")
+        await info_of(reader)
+        writer.write(EARLY)
+        assert await reader.readuntil(b"PONG\r\n")
+        writer.close()
+    closing.close()
+
+
 async def test_the_last_words_of_a_leader_reach_the_client(door: Relay) -> None:
     words = b"+OK\r\n" * 50_000
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from slipstream.errors import ProtocolError
 from slipstream.server.listeners import BACKLOG, open_listeners
@@ -42,6 +42,7 @@ class _Arrival(asyncio.Protocol):
 
     def __init__(self, arrived: "Callable[[_Arrival], None]") -> None:
         self.ended: Callable[[], object] | None = None  # called when it goes
+        self.has_spoken = asyncio.Event()
         self._arrived = arrived
         self._early = b""
         self._has_said_all = False  # and still takes what it is answered
@@ -55,6 +56,7 @@ class _Arrival(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """What is no more than a beginning is kept; the rest waits with the system."""
         self._early += data
+        self.has_spoken.set()
         if len(self._early) > PIECE:
             self.transport.pause_reading()
 
@@ -169,7 +171,7 @@ class Relay:
         self._waiting: dict[asyncio.Task[None], Relayed] = {}  # that nobody answers yet
         # Of clients that have reached a leader, which has not ended it.
         self._joined: set[asyncio.Task[None]] = set()
-        self._attempts: set[asyncio.Task[Streams | None]] = set()  # to reach it
+        self._attempts: set[asyncio.Task[_Reached | None]] = set()  # to reach it
         most = descriptors_for_clients(RESERVE_IN_GROUP) // FILES_EACH
         self._unreached = Seldom(log)  # says that a leader cannot be reached
         self._why = ""  # it could not be, last
@@ -299,7 +301,7 @@ class Relay:
         try:
             deadline = self.write_deadline_seconds + SLOW_SECONDS
             parted = partial(self._joined.discard, task)
-            await _join(client, _streams(client.arrival), *there, deadline, parted)
+            await _join(client, _streams(client.arrival), there, deadline, parted)
         except _SlowError:
             self.slow_count += 1
             self._log.info(
@@ -309,7 +311,7 @@ class Relay:
         finally:
             self._joined.discard(task)
 
-    async def _reach(self, client: Relayed) -> Streams:
+    async def _reach(self, client: Relayed) -> "_Reached":
         """A connection to the leader, which knows at which address the client is. Raises OSError,
         `_RefusedError`."""
         task = asyncio.current_task()
@@ -337,9 +339,9 @@ class Relay:
                     async with asyncio.timeout(AGAIN_SECONDS):
                         await news.wait()
             elif found is not None:
-                found[1].transport.abort()
+                found.writer.transport.abort()
 
-    async def _try(self, client: Relayed, leader: str) -> Streams | None:
+    async def _try(self, client: Relayed, leader: str) -> "_Reached | None":
         """The same once; None if that leader does not take it."""
         host, _, port = leader.rpartition(":")
         try:
@@ -348,10 +350,12 @@ class Relay:
             self._why = str(error)
             return None
         self._why = ""
-        is_reached = False
+        said: bytes | None = None
         try:
             await self._announce(client, reader, writer)
-            is_reached = True
+            said = await _first_word(reader, client.arrival)
+            if said is None:
+                self._why = "it ends the connection without a word"
         except asyncio.IncompleteReadError as error:
             if b"-ERR" in error.partial:
                 raise _RefusedError(error.partial) from error
@@ -359,9 +363,9 @@ class Relay:
         except (OSError, asyncio.LimitOverrunError):
             pass
         finally:
-            if not is_reached:
+            if said is None:
                 writer.transport.abort()
-        return (reader, writer) if is_reached else None
+        return None if said is None else _Reached(reader, writer, said)
 
     async def _announce(
         self,
@@ -382,6 +386,14 @@ class Relay:
         writer.write(prove(key, nonce, header))
 
 
+class _Reached(NamedTuple):
+    """A leader that takes a client, and what it has said already."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    said: bytes
+
+
 class _SlowError(Exception):
     """A client takes nothing of what waits for it."""
 
@@ -395,10 +407,27 @@ class _RefusedError(Exception):
         self.said = said
 
 
-def _drop(attempt: "asyncio.Task[Streams | None]") -> None:
+def _drop(attempt: "asyncio.Task[_Reached | None]") -> None:
     """An attempt that has succeeded as nobody waited for it any more."""
     if not attempt.cancelled() and attempt.exception() is None and (found := attempt.result()):
-        found[1].transport.abort()
+        found.writer.transport.abort()
+
+
+async def _first_word(reader: asyncio.StreamReader, arrival: _Arrival) -> bytes | None:
+    """What a leader says first. None if it ends the connection instead: it hands over, and the
+    client, which knows nothing of it, is brought to the next one.
+
+    Empty where the client has spoken first, as some do with TLS.
+    """
+    word = asyncio.ensure_future(reader.read(PIECE))
+    spoken = asyncio.ensure_future(arrival.has_spoken.wait())
+    try:
+        await asyncio.wait([word, spoken], return_when=asyncio.FIRST_COMPLETED)
+        return (word.result() or None) if word.done() else b""
+    finally:
+        word.cancel()
+        spoken.cancel()
+        await asyncio.gather(word, spoken, return_exceptions=True)
 
 
 def _streams(arrival: _Arrival) -> Streams:
@@ -424,17 +453,19 @@ async def _refuse(client: Relayed, said: bytes) -> None:
 async def _join(
     client: Relayed,
     here: Streams,
-    there_reader: asyncio.StreamReader,
-    there_writer: asyncio.StreamWriter,
+    there: _Reached,
     deadline: float,
     parted: Callable[[], None],
 ) -> None:
     """Bring bytes both ways until both sides have said all, or one has gone. `parted` is told that
     the leader has. Raises `_SlowError` for a client that takes nothing for `deadline` seconds."""
     reader, writer = here
+    there_writer = there.writer
+    writer.write(there.said)
+    client.out_bytes += len(there.said)
     ways = [
         asyncio.create_task(_bring_to_leader(client, reader, there_writer)),
-        asyncio.create_task(_bring_to_client(client, writer, there_reader, deadline)),
+        asyncio.create_task(_bring_to_client(client, writer, there.reader, deadline)),
     ]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
