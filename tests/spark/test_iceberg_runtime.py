@@ -21,6 +21,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 
+from slipstream import Server
 from slipstream.tables.errors import PositionLostError
 from slipstream.tables.iceberg import position_of
 from tests.lasting_ports import lasting_port
@@ -73,17 +74,16 @@ def package() -> str:
 
 
 @pytest.fixture(scope="session")
-def outcomes(
-    package: str, jetstream_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
+def outcomes(package: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What has become of each scenario; empty if all was as it should be."""
     folder = tmp_path_factory.mktemp("scenarios")
-    words = [sys.executable, "-m", "tests.spark.iceberg_scenarios", jetstream_url, str(folder)]
     made = stock_environment()
     del made["PYSPARK_PYTHON"]
-    ended = subprocess.run(
-        [*words, package], capture_output=True, text=True, check=False, timeout=1700, env=made
-    )
+    with Server(store_dir=str(tmp_path_factory.mktemp("jetstream"))) as server:
+        words = [sys.executable, "-m", "tests.spark.iceberg_scenarios", server.url, str(folder)]
+        ended = subprocess.run(
+            [*words, package], capture_output=True, text=True, check=False, timeout=1700, env=made
+        )
     lines = [line for line in ended.stdout.splitlines() if line.startswith('{"name"')]
     assert len(lines) == len(SCENARIOS), ended.stderr[-4000:]
     return {found["name"]: found["said"] for found in map(json.loads, lines)}
