@@ -27,6 +27,7 @@ from slipstream.tables.positions import Position
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
     from pyiceberg.table import DataScan, Table
 
 # Refused, or nobody knows: the table, read again, shows it. One that is still on its way is refused
@@ -50,6 +51,7 @@ class IcebergPart:
         self._name = name
         self.name = ".".join(name)
         self.table: Table
+        self._columns: tuple[Schema, dict[str, Column]] | None = None  # of the schema last seen
 
     def make(self, layout: Layout) -> None:
         """Read the table; make it, and its namespace, if it is not there."""
@@ -88,8 +90,11 @@ class IcebergPart:
         return position_of(self.table, stream)
 
     def columns(self) -> dict[str, Column]:
-        """The columns, in their order."""
-        return {field.name: column_in(field) for field in self.table.schema().fields}
+        """The columns, in their order. They are asked for with each commit, and seldom change."""
+        schema = self.table.schema()
+        if self._columns is None or self._columns[0] != schema:
+            self._columns = (schema, {field.name: column_in(field) for field in schema.fields})
+        return self._columns[1]
 
     def add_columns(self, columns: Mapping[str, Column]) -> bool:
         """Add columns, on condition that the table is as we know it."""
