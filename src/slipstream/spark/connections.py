@@ -3,7 +3,8 @@
 import asyncio
 import builtins
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,6 +51,12 @@ async def connect(
             f"no server has answered for {options.retry_timeout:g} s ({options!r}): is one there? "
             "The option retryTimeout sets the wait"
         ) from error
+
+
+def wait_for(work: Coroutine[object, object, T]) -> T:
+    """What a coroutine returns; on a thread of its own, as the caller's may have a running loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def may_pass(error: Error) -> bool:

@@ -11,9 +11,8 @@ within foreachBatch each batch takes the version that is newest then.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as f
@@ -31,11 +30,11 @@ from slipstream.schemas import (
     encoder,
     registered,
 )
+from slipstream.spark.connections import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-T = TypeVar("T")
 Batch: TypeAlias = "pa.Array | tuple[pa.Array, pa.Array]"  # bodies, or bodies and headers
 
 
@@ -48,7 +47,7 @@ def decode_as(
     `slipstream.spark.decode`. `headers` is the column with the headers of `CloudEvents`. Raises
     `SchemaError` if there is no schema, or the registry does not answer.
     """
-    pinned = _run(_pinned(form))
+    pinned = wait_for(_pinned(form))
     columns = [f.col(column)]
     if isinstance(pinned, CloudEvents):
         if headers not in frame.columns:
@@ -70,7 +69,7 @@ def encode_as(
     new, and each body begins with the id. Raises `SchemaError`; in a task, for values that the
     schema does not take.
     """
-    pinned, identity = _run(registered(form))
+    pinned, identity = wait_for(registered(form))
 
     def write(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         encode = encoder(pinned, identity)
@@ -125,9 +124,3 @@ async def _decoded(decoder: Decoder | EventDecoder, batch: Batch) -> Decoded:
         return await decoder.decode(bodies.to_pylist())
     given = headers.to_pylist(maps_as_pydicts="strict")
     return await decoder.decode(bodies.to_pylist(), given)
-
-
-def _run(work: Coroutine[object, object, T]) -> T:
-    """What a coroutine returns; the caller's thread may have a running loop."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()

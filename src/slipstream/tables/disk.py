@@ -7,7 +7,8 @@ from typing import Any
 
 from slipstream.tables.errors import TableError
 
-_ENTRIES = ("_delta_log", "_slipstream")  # what makes a folder a table
+# What makes a folder a table. Readers of Parquet leave out what begins with an underscore.
+DELTA_LOG, PARQUET_STATE = "_delta_log", "_slipstream"
 
 
 class SyncedStream(io.BufferedWriter):
@@ -63,7 +64,7 @@ def check_free(folder: Path, own: str) -> None:
     delete them.
     """
     for above in folder.parents:
-        if any((above / entry).is_dir() for entry in _ENTRIES):
+        if any((above / entry).is_dir() for entry in (DELTA_LOG, PARQUET_STATE)):
             raise TableError(
                 f"folder {folder} is inside of the table in {above}: choose another name"
             )

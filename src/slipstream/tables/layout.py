@@ -22,8 +22,8 @@ JSON_TEXT = "JSON text"
 _JSON_TEXT = {b"comment": JSON_TEXT.encode()}
 _MESSAGE_TYPES = ("string", "string", "long", "timestamp")
 _REJECTED_TYPES = {"_created": "string", "reason": "string", "data": "binary"}
-# How a partition is called where it is a column of its own, as in names of folders.
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of rows without a time
+# How a partition is called where it is a column of its own, as in names of folders.
 _NAMES = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
 
 

@@ -14,6 +14,7 @@ import msgspec
 from slipstream.tables.options import TableOptions
 
 T = TypeVar("T")
+ROW_ORDER = [("_stream", "ascending"), ("_sequence", "ascending")]  # in a merged file
 _TIER_BITS = 3
 
 

@@ -9,6 +9,8 @@ Where these stand is the format's affair: Iceberg has properties of snapshots, D
 applications and properties of the table, and a folder of Parquet files a file of its own.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 PREFIX = "slipstream."
@@ -26,3 +28,10 @@ class Position(msgspec.Struct, frozen=True):
         """As texts under names that have the stream's."""
         fields = msgspec.structs.asdict(self)
         return {f"{PREFIX}{stream}.{name}": str(value) for name, value in fields.items()}
+
+    @classmethod
+    def among(cls, properties: Mapping[str, str], stream: str) -> "Position | None":
+        """What such texts say of a stream; None if they say nothing."""
+        start = f"{PREFIX}{stream}."
+        found = {n.removeprefix(start): properties[n] for n in properties if n.startswith(start)}
+        return msgspec.convert(found, cls, strict=False) if found else None

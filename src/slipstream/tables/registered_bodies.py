@@ -93,16 +93,19 @@ class RegisteredBodies:
 
     def _meets_new(self, bodies: Sequence[bytes | None]) -> bool:
         """Whether a body has a schema that was not met, which may be newer than ours."""
-        form = self._form.data if isinstance(self._form, CloudEvents) else self._form
-        if form is None or form.registry is None or form.has_schema:
+        form, pinned = _body_of(self._form), _body_of(self._pinned)
+        if form is None or pinned is None or form.registry is None or form.has_schema:
             return False
-        pinned = self._pinned.data if isinstance(self._pinned, CloudEvents) else self._pinned
-        assert pinned is not None
         width = framing.id_bytes(form.framing)
         framed = (body for body in bodies if body and len(body) > width and not body[0])
         new = {framing.schema_id(body, width) for body in framed} - self._met
         self._met |= new
         return bool(new - {pinned.newest.id if pinned.newest is not None else 0})
+
+
+def _body_of(form: Form) -> Body | None:
+    """The format of bodies, or of the data of events; None where that is bytes."""
+    return form.data if isinstance(form, CloudEvents) else form
 
 
 async def _pinned(form: Form) -> Form:

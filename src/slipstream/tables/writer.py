@@ -11,10 +11,11 @@ it is still the one that was read.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from slipstream.client.jetstream import JetStream, StreamInfo
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -304,16 +307,10 @@ class TableWriter:
 
     async def _make(self, chunk: _Chunk) -> Rows:
         """The rows of a chunk; a registry of schemas may be away for `retry_seconds`."""
-        now = asyncio.get_running_loop().time
-        began = now()
-        created, left_out = self._position.created, self._left_out
-        while True:
-            try:
-                return await asyncio.to_thread(self._maker.make, chunk.batches, created, left_out)
-            except _REGISTRY_AWAY:
-                if now() - began > self._options.retry_seconds:
-                    raise
-            await asyncio.sleep(_RETRY_WAIT_SECONDS)
+        made = partial(self._maker.make, chunk.batches, self._position.created, self._left_out)
+        return await self._patiently(
+            lambda: asyncio.to_thread(made), lambda error: isinstance(error, _REGISTRY_AWAY)
+        )
 
     async def _archive(self, sequence: int) -> None:
         """Remove from the stream what the table has."""
@@ -328,20 +325,26 @@ class TableWriter:
 
         A server that has no JetStream is told from one that comes back by what it says `is_first`.
         """
+
+        def may_pass(error: Error) -> bool:
+            is_without = is_first and isinstance(error, JetStreamNotEnabledError)
+            return not is_without and _may_pass(error)
+
+        return await self._patiently(self._info, may_pass)
+
+    async def _patiently(
+        self, ask: Callable[[], Awaitable[T]], may_pass: Callable[[Error], bool]
+    ) -> T:
+        """What comes of asking, again for up to `retry_seconds` after errors that may pass."""
         now = asyncio.get_running_loop().time
         began = now()
         while True:
             try:
-                return await self._info()
+                return await ask()
             except Error as error:
-                is_without = is_first and isinstance(error, JetStreamNotEnabledError)
-                if (
-                    is_without
-                    or not _may_pass(error)
-                    or now() - began > self._options.retry_seconds
-                ):
+                if not may_pass(error) or now() - began > self._options.retry_seconds:
                     raise
-                await asyncio.sleep(_RETRY_WAIT_SECONDS)
+            await asyncio.sleep(_RETRY_WAIT_SECONDS)
 
 
 def identity_of(info: "StreamInfo") -> str:

@@ -22,15 +22,16 @@ def form_of(
     """
     if subject and file is not None:
         raise UsageError("pipeline table: give --schema or --schema-file, not both")
+    has_schema = bool(subject) or file is not None
     if body == "cloudevents":
         from slipstream.schemas import CloudEvents, Json
 
-        return CloudEvents(_of(Json, subject, file, registry) if subject or file else None)
-    if body in PLAIN and not subject and file is None:
+        return CloudEvents(_of(Json, subject, file, registry) if has_schema else None)
+    if body in PLAIN and not has_schema:
         return None
     if body == "bytes":
         raise UsageError("pipeline table: --body bytes takes no schema")
-    if not subject and file is None:
+    if not has_schema:
         raise UsageError(
             f"pipeline table: --body {body} needs --schema, a subject in the registry, or "
             "--schema-file"

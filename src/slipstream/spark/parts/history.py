@@ -7,15 +7,13 @@ as long as the writer is behind, comes through the driver. Files with row-level 
 that another program has renamed, want Iceberg's own runtime.
 """
 
-import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from slipstream.spark.connections import connect, jetstream, patiently
+from slipstream.spark.connections import connect, jetstream, patiently, wait_for
 from slipstream.spark.options import ServerOptions, parse
 
 if TYPE_CHECKING:
@@ -52,8 +50,7 @@ def history_and_tail(
         async with await connect(asked, "spark-history", patient=True) as connection:
             return await cut(jetstream(connection, asked), tables)
 
-    with ThreadPoolExecutor(1) as thread:  # the caller's may have a running loop
-        found = thread.submit(asyncio.run, patiently(read, asked)).result()
+    found = wait_for(patiently(read, asked))
     files = found.rows.files(found.wanted)
     schema = found.schema
     rows = found.tail if found.tail is not None else schema.empty_table()

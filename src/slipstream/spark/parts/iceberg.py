@@ -12,10 +12,8 @@ down before it ran it. How a commit is made: `iceberg_commits`.
 Needs Iceberg's runtime for Spark in the session (docs/tables.md).
 """
 
-import asyncio
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as f
@@ -24,7 +22,7 @@ from slipstream.client.jetstream.api import new_name
 from slipstream.errors import ConfigError
 from slipstream.model.times import datetime_text, text_ns
 from slipstream.spark.checkpoints import Reading, readings_in
-from slipstream.spark.connections import connect, jetstream, patiently
+from slipstream.spark.connections import connect, jetstream, patiently, wait_for
 from slipstream.spark.options import ServerOptions, SourceOptions, parse
 from slipstream.spark.parts.iceberg_commits import Head, IcebergTable, quoted, said
 from slipstream.tables.errors import OtherWriterError, StreamReplacedError, TableError
@@ -85,8 +83,7 @@ def _is_anew(stream: str, position: Position, options: ServerOptions, begin_anew
         async with await connect(options, "spark-table", patient=True) as connection:
             return await jetstream(connection, options).stream_info(stream)
 
-    with ThreadPoolExecutor(1) as thread:  # the caller's may have a running loop
-        info = thread.submit(asyncio.run, patiently(ask, options)).result()
+    info = wait_for(patiently(ask, options))
     now = datetime_text(info.created) if info.created is not None else ""
     if now == position.created and info.state.last_seq >= position.sequence:
         return False

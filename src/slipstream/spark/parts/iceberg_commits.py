@@ -59,14 +59,8 @@ class Head(msgspec.Struct, frozen=True):
 
     def position_of(self, stream: str) -> Position | None:
         """Where a stream stands; None if nothing of it was ever written."""
-        start = f"{PREFIX}{stream}."
-        found = {
-            name.removeprefix(start): value
-            for name, value in self.ours.items()
-            if name.startswith(start)
-        }
-        position = msgspec.convert(found, Position, strict=False)
-        return position if position.created else None
+        position = Position.among(self.ours, stream)
+        return position if position is not None and position.created else None
 
 
 class IcebergTable:

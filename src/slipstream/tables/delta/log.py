@@ -13,9 +13,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slipstream.tables.disk import sync_file, sync_folder
+from slipstream.tables.disk import DELTA_LOG, sync_file, sync_folder
 
-LOG_FOLDER = "_delta_log"
 _LAST_CHECKPOINT = "_last_checkpoint"
 
 
@@ -27,12 +26,12 @@ def sync_entries(folder: Path | None, versions: range) -> None:
     if folder is None or not versions:
         return
     for version in versions:
-        path = folder / LOG_FOLDER / f"{version:020d}.json"
+        path = folder / DELTA_LOG / f"{version:020d}.json"
         try:
             sync_file(path)
         except FileNotFoundError:
             continue
-    sync_folder(folder / LOG_FOLDER)
+    sync_folder(folder / DELTA_LOG)
 
 
 def first_entry(folder: Path | None) -> int:
@@ -45,10 +44,10 @@ def sync_checkpoint(folder: Path | None, version: int) -> None:
     """Have the checkpoint of a version on the disk, before entries that it replaces are deleted."""
     if folder is None:
         return
-    for path in (folder / LOG_FOLDER).glob(f"{version:020d}.checkpoint*"):
+    for path in (folder / DELTA_LOG).glob(f"{version:020d}.checkpoint*"):
         sync_file(path)
-    sync_file(folder / LOG_FOLDER / _LAST_CHECKPOINT)
-    sync_folder(folder / LOG_FOLDER)
+    sync_file(folder / DELTA_LOG / _LAST_CHECKPOINT)
+    sync_folder(folder / DELTA_LOG)
 
 
 def cut_torn(folder: Path) -> None:
@@ -58,17 +57,17 @@ def cut_torn(folder: Path) -> None:
         if _is_whole(entry):
             break
         torn.append(entry)
-    checkpoints = sorted((folder / LOG_FOLDER).glob("[0-9]*.checkpoint*.parquet"))
+    checkpoints = sorted((folder / DELTA_LOG).glob("[0-9]*.checkpoint*.parquet"))
     if checkpoints and _is_torn(checkpoints[-1]):
-        torn += [folder / LOG_FOLDER / _LAST_CHECKPOINT, checkpoints[-1]]
+        torn += [folder / DELTA_LOG / _LAST_CHECKPOINT, checkpoints[-1]]
     for path in torn:
         path.unlink(missing_ok=True)
     if torn:
-        sync_folder(folder / LOG_FOLDER)
+        sync_folder(folder / DELTA_LOG)
 
 
 def _entries(folder: Path) -> list[Path]:
-    return sorted(p for p in (folder / LOG_FOLDER).glob("[0-9]*.json") if p.stem.isdigit())
+    return sorted(p for p in (folder / DELTA_LOG).glob("[0-9]*.json") if p.stem.isdigit())
 
 
 def _is_torn(checkpoint: Path) -> bool:

@@ -18,17 +18,16 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from slipstream.errors import ConfigError
 from slipstream.tables.delta.files import DataFiles
 from slipstream.tables.delta.log import (
-    LOG_FOLDER,
     cut_torn,
     first_entry,
     sync_checkpoint,
     sync_entries,
 )
 from slipstream.tables.delta.positions import position_in, transactions_of, writer_property
-from slipstream.tables.disk import check_free, make_folder
+from slipstream.tables.disk import DELTA_LOG, check_free, make_folder
 from slipstream.tables.errors import NoTableError, TableError
 from slipstream.tables.layout import Layout, column_of_field, partition_names, schema_of, shaped
-from slipstream.tables.merging import File, mergeable
+from slipstream.tables.merging import ROW_ORDER, File, mergeable
 from slipstream.tables.options import BY_TIME, Column, TableOptions
 from slipstream.tables.parts import Wanted
 from slipstream.tables.positions import Position
@@ -84,7 +83,7 @@ class DeltaPart:
         """Read the table; make it if it is not there."""
         if self._folder is not None:
             make_folder(self._folder)
-            check_free(self._folder, LOG_FOLDER)
+            check_free(self._folder, DELTA_LOG)
             cut_torn(self._folder)
         try:
             self.load()
@@ -267,8 +266,7 @@ class DeltaPart:
             return 0
         actions: list[AddAction | RemoveAction] = []
         for group in mergeable(self._data_files(), options):
-            rows = pa.concat_tables([self._read(file) for file in group])
-            rows = rows.sort_by([("_stream", "ascending"), ("_sequence", "ascending")])
+            rows = pa.concat_tables([self._read(file) for file in group]).sort_by(ROW_ORDER)
             actions += self._files.write(rows, is_change=False)
             actions += [_removed(file) for file in group]
         merged = sum(isinstance(action, RemoveAction) for action in actions)

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, _dataframe_to_data_fi
 
 from slipstream.tables.iceberg.snapshots import properties_of
 from slipstream.tables.iceberg.transactions import OneTransaction, commit_once
-from slipstream.tables.merging import File, mergeable
+from slipstream.tables.merging import ROW_ORDER, File, mergeable
 from slipstream.tables.options import TableOptions
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def compact(table: "Table", options: TableOptions) -> int:
     producer = transaction.update_snapshot(snapshot_properties=properties).overwrite()
     for tasks in groups:
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-        rows = scan.to_table(tasks).sort_by([("_stream", "ascending"), ("_sequence", "ascending")])
+        rows = scan.to_table(tasks).sort_by(ROW_ORDER)
         for made in _dataframe_to_data_files(table.metadata, rows, table.io):
             producer.append_data_file(made)
         for task in tasks:

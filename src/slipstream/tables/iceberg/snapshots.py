@@ -6,8 +6,6 @@ that has some counts. A snapshot of ours has those of all streams of the table.
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from slipstream.tables.errors import PositionLostError
 from slipstream.tables.positions import PREFIX, Position
 
@@ -52,7 +50,4 @@ def _is_empty(table: "Table") -> bool:
 
 def position_of(table: "Table", stream: str) -> Position | None:
     """Where a stream stands; None if nothing of it was ever written. Raises `PositionLostError`."""
-    ours = properties_of(table)
-    start = f"{PREFIX}{stream}."
-    found = {name.removeprefix(start): ours[name] for name in ours if name.startswith(start)}
-    return msgspec.convert(found, Position, strict=False) if found else None
+    return Position.among(properties_of(table), stream)

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from slipstream.client.jetstream.api import new_name
 from slipstream.errors import ConfigError
-from slipstream.tables.disk import SyncedStream, check_free, make_folder
+from slipstream.tables.disk import PARQUET_STATE, SyncedStream, check_free, make_folder
 from slipstream.tables.errors import NoTableError
 from slipstream.tables.layout import NO_PARTITION, Layout, partition_names, schema_of, shaped
 from slipstream.tables.options import BY_TIME, Column, TableOptions
-from slipstream.tables.parquet.state import OWN_FOLDER, State, StateFolder, written
+from slipstream.tables.parquet.state import State, StateFolder, written
 from slipstream.tables.parts import Wanted
 from slipstream.tables.positions import Position
 
@@ -52,7 +52,7 @@ class ParquetPart:
     def make(self, layout: Layout) -> None:
         """Read the table; make it if it is not there, and end what a killed writer has begun."""
         make_folder(self._folder)
-        check_free(self._folder, OWN_FOLDER)
+        check_free(self._folder, PARQUET_STATE)
         self._kept.make()
         with self._kept.locked():
             if not self._kept.exists():

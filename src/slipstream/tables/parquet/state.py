@@ -22,13 +22,11 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from slipstream.tables.disk import SyncedStream, make_folder, sync_folder
+from slipstream.tables.disk import PARQUET_STATE, SyncedStream, make_folder, sync_folder
 from slipstream.tables.errors import TableError
 from slipstream.tables.layout import Partition, column_of_field, schema_of
 from slipstream.tables.options import Column
 from slipstream.tables.positions import Position
-
-OWN_FOLDER = "_slipstream"  # readers leave out what begins with an underscore
 
 
 class State(msgspec.Struct, frozen=True):
@@ -60,7 +58,7 @@ class StateFolder:
 
     def __init__(self, table: Path) -> None:
         self._table = table
-        self._own = table / OWN_FOLDER
+        self._own = table / PARQUET_STATE
         self.staged = self._own / "staged"
         self._file = self._own / "state.json"
 
