@@ -52,6 +52,21 @@ def test_on_a_full_disk_publishes_get_an_error_and_reads_and_acks_go_on() -> Non
     assert "error" in client.store("s", b"x" * 200)
 
 
+def test_what_a_disk_refused_is_read_from_memory_and_does_not_count_as_lost() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    fill(log, 1)
+    commit(log)
+    log.close()
+    log = opened(disk)
+    fill(log, 1)
+    assert log.next(1, None, Record())  # with it, what the file has behind it was read
+    disk.fail("append")
+    assert readable(log) == [1, 2]
+    assert log.failed
+    assert log.lost.count == 0
+
+
 @pytest.mark.parametrize("operation", ["open", "reserve"])
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_without_descriptors_a_message_is_refused_and_the_next_one_is_stored(

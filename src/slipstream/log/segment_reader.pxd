@@ -31,4 +31,5 @@ cdef class SegmentReader:
     cpdef bint find(self, Segment segment, Py_ssize_t i, Record record) except -1
     @cython.locals(at=Py_ssize_t, n=Py_ssize_t, middle=Py_ssize_t)
     cdef void _look(self, Segment segment, Py_ssize_t offset) except *
+    cdef bint _look_in_chunks(self, Segment segment, Py_ssize_t offset) except -1
     cpdef void load(self, Segment segment) except *

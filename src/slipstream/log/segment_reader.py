@@ -87,6 +87,13 @@ class SegmentReader:
             record, segment, i
         ):
             return
+        # The window may be older than what was written last, which a failing disk may not have.
+        if self._look_in_chunks(segment, offset):
+            start = offset - self._window_start
+            if decode(self._window, start, segment.salt, segment.base, record) and _is(
+                record, segment, i
+            ):
+                return
         # It runs over the window's end, or is damaged: look at exactly this record.
         self._window = self._record_at(segment, offset)
         self._window_of = segment
@@ -128,17 +135,7 @@ class SegmentReader:
     def _look(self, segment: Segment, offset: _int) -> None:
         """Move the window to where `offset` is."""
         self._window_of = None
-        n = len(segment.chunks)
-        if n and offset >= segment.chunks[0][0]:
-            at = 0
-            while at + 1 < n:  # chunk `at` begins at or before the offset, chunk `n` after it
-                middle = (at + n) // 2
-                if segment.chunks[middle][0] <= offset:
-                    at = middle
-                else:
-                    n = middle
-            self._window_start, self._window = segment.chunks[at]
-            self._window_of = segment
+        if self._look_in_chunks(segment, offset):
             return
         try:
             self._window_start, self._window = self._cache.window(
@@ -149,6 +146,22 @@ class SegmentReader:
                 raise
             self._window_start, self._window = offset, b""  # perhaps the record itself is well
         self._window_of = segment
+
+    def _look_in_chunks(self, segment: Segment, offset: _int) -> bool:
+        """Move the window to what was last written, if `offset` is there."""
+        n = len(segment.chunks)
+        if not n or offset < segment.chunks[0][0]:
+            return False
+        at = 0
+        while at + 1 < n:  # chunk `at` begins at or before the offset, chunk `n` after it
+            middle = (at + n) // 2
+            if segment.chunks[middle][0] <= offset:
+                at = middle
+            else:
+                n = middle
+        self._window_start, self._window = segment.chunks[at]
+        self._window_of = segment
+        return True
 
     def _record_at(self, segment: Segment, offset: _int) -> bytes:
         try:
