@@ -480,13 +480,11 @@ class _Found:
         last_seq = self._last_known()
         if last_seq > log.last_seq:
             log.go_on_after(last_seq)
-        if is_damaged:
-            log.keep_end_at_once()
+        if is_damaged or 0 < self.named_seq == log.last_seq:
+            log.keep_end_at_once()  # the file that had the name is gone
         elif log.blocks or self.end is not None:
             # A crash before that is saved finds what this start has found. With many streams to
             # open, the syncs would be what a start takes longest for.
-            log.keep_end_later()
-        elif 0 < self.named_seq == log.last_seq:
             log.keep_end_later()
 
     def _is_damaged(self) -> bool:
