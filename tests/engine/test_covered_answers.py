@@ -10,6 +10,8 @@ import pytest
 from slipstream.engine.engine import READS_MAX
 from slipstream.errors import DiskFullError
 from slipstream.log.disk import File
+from slipstream.log.record import Record
+from slipstream.log.segment import erased
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver, Message, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -422,6 +424,43 @@ def test_a_commit_log_that_a_full_disk_keeps_full_keeps_nobody_from_looking(
     fill_log(client)
     client.send(creation(1000) + LOOKS)  # it changes something, and waits
     assert [message.subject[-1] for message in client.take()] == ["n", "i", "i", "i"]
+
+
+def test_while_a_full_disk_keeps_the_commit_log_full_what_is_not_durable_is_not_shown(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Driver(disk, log_bytes=60_000).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    client.store("s.a", b"one")
+    refuse_all_files(disk, monkeypatch)
+    fill_log(client)
+    client.driver.runner.hold()
+    client.publish("s.a", b"two")
+    info = client.api("STREAM.INFO.S", {"subjects_filter": ">"})
+    assert info["state"]["last_seq"] == info["state"]["messages"] == 1
+    assert info["state"]["subjects"] == {"s.a": 1}
+
+
+def test_a_message_whose_bytes_are_gone_counts_as_removed_once_that_is_durable(
+    disk: SimulatedDisk,
+) -> None:
+    client = Driver(disk).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    for body in (b"one", b"two", b"three"):
+        client.store("s.a", body)
+    client.driver.runner.hold()
+    log = client.driver.js.streams["S"].log
+    (segment,), record = log.blocks, Record()
+    assert log.next(2, None, record)
+    segment.file.pwrite(segment.offsets.get(1), erased(segment, 1, record))
+    log.reader.changed(segment)
+    assert client.ask("$JS.API.STREAM.MSG.GET.S", {"seq": 2}) == []
+    assert client.ask("$JS.API.STREAM.INFO.S", {"deleted_details": True}) == []
+    missing, info = work(client)
+    assert missing["error"]["err_code"] == 10037
+    assert info["state"]["deleted"] == [2]
+    found = after_a_crash(client, disk).api("STREAM.INFO.S", {"deleted_details": True})
+    assert found["state"]["deleted"] == [2]
 
 
 def test_who_looks_while_the_commit_log_is_full_is_answered_once_the_disk_has_refused_it(

@@ -3,14 +3,14 @@
 So nobody is told of a message, a consumer or an acknowledgement that a crash, or another server
 that leads a group, takes back. Where everything is durable the answer leaves at once; else with the
 commit that is next anyway, or with one that a consumer's position has to itself. What the disk has
-refused is not waited for: `stream_info` shows of a stream that has failed what is durable, and a
-consumer is shown where it stands.
+refused is not waited for: `stream_info` shows of a stream that has failed, and of all while the
+disk takes nothing, what is durable, and a consumer is shown where it stands.
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from slipstream.engine.api.dispatch import Covered, Fields, Wait, all_of
+from slipstream.engine.api.dispatch import Covered, Done, Fields, StuckError, Wait, all_of
 
 if TYPE_CHECKING:
     from slipstream.engine.consumer.consumer import Consumer
@@ -31,7 +31,17 @@ def covered(
     waits: list[Wait] = [] if js.is_kept else [js.when_kept]
     waits += [stream.when_settled for stream in streams if not stream.is_settled]
     waits += [one.life.when_shown for one in consumers if not one.life.is_shown]
-    return Covered(js.unless_stuck(all_of(*waits)), fields) if waits else fields
+    if not waits:
+        return fields
+
+    def wait(done: Done) -> None:
+        def settled(error: Exception | None) -> None:
+            is_late = error is None and js.is_stuck  # and `fields` show what is not durable
+            done(StuckError("the disk takes nothing more for now") if is_late else error)
+
+        js.unless_stuck(all_of(*waits))(settled)
+
+    return Covered(wait, fields)
 
 
 def covered_stream(stream: "Stream", fields: Fields) -> Fields | Covered:

@@ -116,6 +116,10 @@ class WhenDurable:
         return error if isinstance(error, ApiError) else ApiError(self.failure, err=str(error))
 
 
+class StuckError(StorageError):
+    """The disk takes nothing more for now: what is durable is shown without the rest."""
+
+
 class Covered(WhenDurable):
     """An answer that shows what there is, as it is now, and leaves once that is durable."""
 
@@ -294,6 +298,8 @@ class _Call:
             elif held.looks_again and self._looks < LOOKS_MAX:
                 self._looks += 1
                 self._js.engine.turn.ready.append(self)
+            elif isinstance(error, StuckError):
+                self._show(held)
             else:
                 self.answer({}, held.refusal(error))
 

@@ -27,12 +27,13 @@ def _shown_first(stream: Stream, counts: Counts) -> int:
 
 
 def stream_state(stream: Stream) -> "StreamState":
-    """Counts, sequences and times; those that are durable of a stream that has failed, or of which
-    messages wait for space in a group."""
+    """Counts, sequences and times; where a stream has failed, or the disk takes nothing, those that
+    are durable."""
     log = stream.log
     counts = log.counts()
     first_ts = log.first_ts
-    if (stream.failed or stream.js.waits_for_space) and log.durable_counts is not None:
+    if _shows_durable(stream):
+        assert log.durable_counts is not None
         counts = log.durable_counts
         if not counts.messages or counts.first_seq != log.first_seq:
             first_ts = 0
@@ -54,12 +55,18 @@ def stream_state(stream: Stream) -> "StreamState":
     return state
 
 
+def _shows_durable(stream: Stream) -> bool:
+    """Whether what is not durable is not shown either, and not waited for."""
+    is_held = bool(stream.failed) or stream.js.is_stuck
+    return is_held and stream.log.durable_counts is not None
+
+
 def subject_counts(stream: Stream, pattern: str) -> dict[str, int]:
-    """How many messages there are on each subject that matches; of a stream that has failed without
-    those that are not durable."""
+    """How many messages there are on each subject that matches; where a stream has failed, or the
+    disk takes nothing, without those that are not durable."""
     log = stream.log
     counts = log.subject_counts(pattern.encode())
-    if not stream.failed:
+    if not _shows_durable(stream):
         return counts
     for seq in range(log.durable_seq + 1, log.last_seq + 1):
         name = log.subject_of(seq).decode("utf-8", "replace")

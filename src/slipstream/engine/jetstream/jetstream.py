@@ -124,11 +124,6 @@ class JetStream:
         return lambda done: wait(self.state.unless_stuck(done))
 
     @property
-    def waits_for_space(self) -> bool:
-        """Whether what was written waits for space that a majority of a group has not got."""
-        return self.store is not None and self.state.log.waits_for_space()
-
-    @property
     def is_stuck(self) -> bool:
         """Whether the disk takes nothing more for now: what there is, is shown all the same."""
         return self.store is not None and self.state.is_stuck

@@ -75,10 +75,6 @@ class Owner(Protocol):
         """`wait`, for who has changed nothing: its callback is also called once `is_stuck`."""
 
     @property
-    def waits_for_space(self) -> bool:
-        """Whether what was written waits for space that a majority of a group has not got."""
-
-    @property
     def is_stuck(self) -> bool:
         """Whether the disk takes nothing more for now: what there is, is shown all the same."""
 

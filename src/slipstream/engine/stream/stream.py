@@ -564,6 +564,8 @@ class Stream(Service):
             return True
         if self.ttls is not None and self.ttls.owes_commit:
             return False
+        if self.log.owes_removals():  # a read has met a message whose bytes were destroyed
+            return False
         return not (self.dirty or self.progress.under_way or self.progress.again)
 
     def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
@@ -580,6 +582,7 @@ class Stream(Service):
 
     def _when_batched(self, settled: Callable[[StorageError | None], None]) -> None:
         owes = self.ttls is not None and self.ttls.owes_commit
+        owes = owes or self.log.owes_removals()
         progress = self.progress
         is_next = self.dirty or progress.again  # the batch under way does not cover all of it
         if is_next or self._changed or owes or not progress.under_way:
