@@ -13,7 +13,7 @@
 #   make power-cuts  a real server, and disks as of random power cuts, CUTS=1000 of them (needs gcc)
 #   make group-failures  groups of real servers in network namespaces, ROUNDS=100 in which something fails (needs root, gcc)
 #   make group-clients  NATS's clients for Go, Rust, Node and Python while leaders change, CHANGES=100 times
-#   make simulate  groups of servers under faults, with engines and clients, LIVES=1000 of them
+#   make simulate  simulated servers and groups under faults, LIVES=1000 of each (OF="servers" or "groups" alone)
 #   make bench   table and plots against nats-server (needs rustc); PARTS="loads scale curves"
 PYTHON ?= python3
 VENV   ?= .venv
@@ -149,10 +149,11 @@ group-clients: $(VENV)/.dev build
 	PYTHONPATH=src $(PY) -m tests.group_clients --changes $(CHANGES)
 
 LIVES ?= 1000
+OF    ?= servers groups
 
 simulate: $(VENV)/.dev build
-	@echo "==> $(LIVES) lives of groups from seed $(SEED)"
-	PYTHONPATH=src $(PY) -m slipstream.testing --lives $(LIVES) --seed $(SEED)
+	@echo "==> $(LIVES) simulated lives of $(OF) from seed $(SEED)"
+	PYTHONPATH=src $(PY) -m slipstream.testing $(addprefix --of ,$(OF)) --lives $(LIVES) --seed $(SEED)
 
 bench: $(VENV)/.bench build
 	$(PY) -m bench $(PARTS)

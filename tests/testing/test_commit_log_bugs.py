@@ -9,7 +9,7 @@ from slipstream.engine.api import consumers
 from slipstream.engine.api.dispatch import WhenDurable
 from slipstream.engine.commit.commit import Commit
 from slipstream.engine.commit.state_commit import StateCommit
-from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, WRITE, Record
+from slipstream.log.commit_entry import KEEP, REMOVE, WRITE, Record
 from slipstream.log.commit_log import Change, Checkpoint, CommitLog
 from slipstream.log.durability import Touched
 from slipstream.log.segment_bytes import Reference, UnwrittenSegment
@@ -23,14 +23,7 @@ LOST = ("consumer:", "configuration:", "confirmed:", "durable:", "api:", "stream
 
 
 def busy(seed: int, disk: SimulatedDisk | None = None) -> Simulation:
-    """A life in which consumers come and go, and the power fails, more often than else."""
-    simulation = Simulation(seed, disk)
-    simulation._log_bytes = 12_000 + HEAD_SIZE
-    simulation.ledger.watches_losses = True
-    simulation.moves += [(20, simulation._come_or_go), (5, simulation._describe)]
-    simulation.moves += [(5, simulation._crash), (5, simulation._kill)]
-    simulation.moves += [(10, simulation._move_newcomers)]
-    return simulation
+    return Simulation(seed, disk).busy()
 
 
 @pytest.mark.parametrize("seed", range(500, 510))

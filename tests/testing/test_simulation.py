@@ -52,7 +52,7 @@ def test_full_and_failing_disks_break_no_promise(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(700, 716))
 def test_reads_that_the_disk_takes_its_time_for_break_no_promise(seed: int) -> None:
-    crashing(Simulation(seed, cold=True, trouble=seed % 2 == 0, letters=seed % 4 == 0)).run(STEPS)
+    Simulation(seed, cold=True, trouble=seed % 2 == 0, letters=seed % 4 == 0).crashing().run(STEPS)
 
 
 @pytest.mark.parametrize("seed", range(300, 316))
@@ -62,7 +62,7 @@ def test_messages_expire_in_time_and_never_before_it_whatever_happens(seed: int)
 
 @pytest.mark.parametrize("seed", range(500, 524))
 def test_what_is_given_up_is_a_dead_letter_or_still_to_be_delivered(seed: int) -> None:
-    crashing(Simulation(seed, letters=True, trouble=seed % 3 == 0)).run(STEPS)
+    Simulation(seed, letters=True, trouble=seed % 3 == 0).crashing().run(STEPS)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -87,16 +87,10 @@ def test_what_is_missing_is_reported_and_no_sequence_given_out_again(seed: int) 
     Simulation(seed, ends=True).run(STEPS)
 
 
-def crashing(simulation: Simulation) -> Simulation:
-    """A life in which the power fails again and again."""
-    simulation.moves.append((10, simulation._crash))
-    return simulation
-
-
 @pytest.mark.parametrize("damage", [False, True])
 @pytest.mark.parametrize("seed", range(400, 405))
 def test_what_one_crash_leaves_the_next_one_does_not_take(seed: int, damage: bool) -> None:
-    crashing(Simulation(seed, damage=damage)).run(STEPS)
+    Simulation(seed, damage=damage).crashing().run(STEPS)
 
 
 def test_a_seed_tells_the_same_story_again() -> None:
@@ -155,7 +149,7 @@ def test_a_purge_that_is_shown_and_not_durable_is_found(monkeypatch: pytest.Monk
 def test_a_position_that_is_shown_and_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: plain acknowledgements are shown before their commit."""
     monkeypatch.setattr(ConsumerLife, "is_shown", True)
-    assert "was shown at" in found(lambda seed: crashing(Simulation(seed)))
+    assert "was shown at" in found(lambda seed: Simulation(seed).crashing())
 
 
 def test_a_position_that_is_shown_as_a_later_one_than_was_saved_is_found(
@@ -192,7 +186,7 @@ def test_a_torn_batch_whose_removals_are_believed_is_found(
 ) -> None:
     """Planted: recovery believes every removal that it can read."""
     monkeypatch.setattr(recovery._Scan, "make_void", lambda scan: scan.believe(SEQUENCE_MAX))
-    violation = found(lambda seed: crashing(Simulation(100 + seed)))
+    violation = found(lambda seed: Simulation(100 + seed).crashing())
     assert violation.startswith("durable:")
 
 
@@ -205,7 +199,7 @@ class DiskWithoutSecrets(SimulatedDisk):
 
 def test_a_salt_that_clients_know_is_found() -> None:
     def simulate(seed: int) -> Simulation:
-        return crashing(Simulation(seed, DiskWithoutSecrets(Random(seed)), damage=True))
+        return Simulation(seed, DiskWithoutSecrets(Random(seed)), damage=True).crashing()
 
     assert found(simulate).startswith(("forged:", "durable:", "checksum:"))
 
@@ -268,7 +262,7 @@ def test_dead_letters_that_a_start_does_not_take_back_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(LetterBox, "take_back", lambda box: None)
-    violation = found(lambda seed: crashing(Simulation(seed, letters=True)))
+    violation = found(lambda seed: Simulation(seed, letters=True).crashing())
     assert violation.startswith("dead letter:")
 
 
@@ -284,7 +278,7 @@ def test_dead_letters_whose_messages_are_settled_too_early_are_found(
         letters.consumer.settle(letters.consumer.pending.find(seq))
 
     monkeypatch.setattr(DeadLetters, "take", settle_at_once)
-    violation = found(lambda seed: crashing(Simulation(seed, letters=True)))
+    violation = found(lambda seed: Simulation(seed, letters=True).crashing())
     assert violation.startswith(("dead letter:", "durable:"))  # no letter, and no message
 
 

@@ -1,53 +1,47 @@
-"""Lives of simulated groups, as many as wanted: `python -m slipstream.testing --lives 1000`.
+"""Lives of simulated servers and groups: `python -m slipstream.testing --lives 1000`.
 
-Half of them are of the log alone, half have engines and clients. What is violated is shown with its
-seed, which gives the same life again.
+What is violated is shown with its life, which its seed gives again.
 """
 
 import argparse
+import multiprocessing
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 
-from slipstream.testing.ledger import ViolationError
-from slipstream.testing.simulated_engines import SimulatedEngines
-from slipstream.testing.simulated_group import SimulatedGroup
+from slipstream.testing.lives import life_of_group, life_of_server
 
-KINDS = ((1, False), (2, True), (3, False), (3, True), (5, False))  # size, a register outside
+LIVES = {"servers": life_of_server, "groups": life_of_group}
+TAKEN_AT_ONCE = 20  # lives, by a process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run them; 1 if anything was violated."""
     parser = argparse.ArgumentParser(prog="python -m slipstream.testing", description=__doc__)
-    parser.add_argument("--lives", type=int, default=200, help="how many lives")
+    parser.add_argument("--of", choices=list(LIVES), action="append", help="whose; else of both")
+    parser.add_argument("--lives", type=int, default=200, help="how many of each")
     parser.add_argument("--seed", type=int, default=0, help="the first of as many seeds")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of faults in each life")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once")
     asked = parser.parse_args(arguments)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(asked.processes, mp_context=spawn) as pool:
+        seeds = range(asked.seed, asked.seed + asked.lives)
+        return max([_run(pool, of, seeds) for of in asked.of or LIVES])
+
+
+def _run(pool: ProcessPoolExecutor, of: str, seeds: range) -> int:
     counts: Counter[str] = Counter()
-    for seed in range(asked.seed, asked.seed + asked.lives):
-        (size, outside), damage = KINDS[seed // 2 % len(KINDS)], seed % 4 > 1
-        group: SimulatedGroup
-        if seed % 2:
-            group = SimulatedEngines(seed, size, damage, outside=outside)
-        else:
-            group = SimulatedGroup(seed, size, damage, trims=True, outside=outside)
-        try:
-            group.run(asked.seconds)
-        except ViolationError as error:
-            counts["violated"] += 1
-            life = f"{type(group).__name__}({seed}, {size}, damage={damage}, outside={outside})"
-            print(f"{life}: {error}", flush=True)
-        counts["crashes"] += sum("crashes" in line for line in group.story)
-        counts["checkpoints installed"] += group.installs
-        if isinstance(group, SimulatedEngines):
-            counts["stores opened by leaders"] += group.opened
-            counts["calls"] += len(group.history.calls)
-            counts["calls answered"] += group.history.answered
-        else:
-            counts["appends answered"] += len(group.ledger.answered)
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if what != "violated")
-    print(f"{asked.lives} lives: {told}; {counts['violated']} violated something")
-    return 1 if counts["violated"] else 0
+    violated = 0
+    for outcome in pool.map(LIVES[of], seeds, chunksize=TAKEN_AT_ONCE):
+        counts += outcome.counts
+        if outcome.violation:
+            violated += 1
+            print(outcome.violation, flush=True)
+    told = ", ".join(f"{count} {what}" for what, count in counts.items())
+    print(f"{len(seeds)} lives of {of}: {told}; {violated} violated something", flush=True)
+    return 1 if violated else 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ happen when, and how, the test says.
 import json
 from base64 import b64decode
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -296,13 +297,19 @@ class Client:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.request(subject, body, fields or None).json()
 
-    def messages(self, stream: str) -> dict[int, Message]:
-        """All that a stream gives out by its API, by sequence."""
+    def messages(self, stream: str, settle: Callable[[], None] | None = None) -> dict[int, Message]:
+        """All that a stream gives out by its API, by sequence. `settle` has the disk do what an
+        answer may wait for."""
         found: dict[int, Message] = {}
         seq = 0
         while True:
             asked = {"seq": seq + 1, "next_by_subj": ">"}
-            answer = self.api(f"STREAM.MSG.GET.{stream}", asked)
+            answers = self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", asked)
+            if not answers and settle is not None:
+                settle()
+                answers = self.take()
+            assert len(answers) == 1, answers
+            answer = answers[0].json()
             if "error" in answer:
                 return found
             stored = answer["message"]

@@ -29,6 +29,7 @@ class Published:
     seq: int = 0  # as acknowledged; 0 while it is not
     ttl: int = 0  # ns that it lives; 0 is for ever
     sent_again_at: int = 0  # ns, if it may be a later attempt that was stored
+    has_copies: bool = False  # whether its body has records of the stream's own files
 
 
 @dataclass
@@ -70,6 +71,7 @@ class Ledger:
         self.gone: set[int] = set()  # deleted or purged, and the server said so
         self._purges: list[tuple[int, str]] = []  # attempts before which it was, and the subject
         self.watches_losses = False  # what is reported as lost has to be accounted for
+        self._mistaken: set[int] = set()  # reported as lost, for what a body of copies looks like
         self.harmed_at_large = False  # files were harmed by the test: what is reported lost may be
 
     # -- publishing ------------------------------------------------------------------------------
@@ -200,6 +202,9 @@ class Ledger:
         missing = set(lost)
         if not self.is_harmed:
             untold = missing - self.removed  # but what was being overwritten when the power failed
+            if any(one.has_copies and not one.seq for one in self.attempts):
+                self._mistaken |= untold  # a torn one leaves them, and they pass for records
+            untold -= self._mistaken
             if untold and self.watches_losses:
                 raise ViolationError(f"lost: {sorted(untold)} are reported, and a crash took them")
             for seq in self.gone.intersection(stored):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from slipstream.log.commit_entry import HEAD_SIZE
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
 from slipstream.model.durations import SECOND
@@ -84,6 +85,7 @@ class Simulation:
         self._letters = letters
         self._count = 0
         self._waiting: dict[str, Published] = {}  # publishes by inbox
+        self._copies: set[bytes] = set()  # bodies of records that the stream's own files have
         self._removing: dict[str, set[int]] = {}  # sequences to be removed, by inbox
         self._describing: dict[str, str] = {}  # descriptions that the stream is to have, by inbox
         self._descriptions = [""]  # that it may have: the last one answered, and attempts since
@@ -125,6 +127,21 @@ class Simulation:
             self.moves += [(2, self._harm_files)]
         if trouble:
             self.moves += [(3, self._fill_disk), (1, self._fail_operation)]
+
+    def crashing(self) -> "Simulation":
+        """The same life, in which the power fails again and again."""
+        self.moves.append((10, self._crash))
+        return self
+
+    def busy(self) -> "Simulation":
+        """The same life with a small log, in which consumers come and go, the power fails, and
+        a loss is looked for, more often than else."""
+        self._log_bytes = 12_000 + HEAD_SIZE
+        self.ledger.watches_losses = True
+        self.moves += [(20, self._come_or_go), (5, self._describe)]
+        self.moves += [(5, self._crash), (5, self._kill)]
+        self.moves += [(10, self._move_newcomers)]
+        return self
 
     # -- beginning -------------------------------------------------------------------------------
 
@@ -297,7 +314,9 @@ class Simulation:
         would be of another stream, remove all messages, or fill the memory."""
         paths = self._segments()
         if paths and self.random.random() < 0.3:
-            return self.disk.read(self.random.choice(paths)).rstrip(b"\0")[-6_000:]
+            copy = self.disk.read(self.random.choice(paths)).rstrip(b"\0")[-6_000:]
+            self._copies.add(copy)
+            return copy
         out = OutBuffer()
         for salt in (GUESSED_SALT, first_format_salt(1)):
             encode(out, MESSAGE, salt, 3_000, 0, b"s.a", b"forged", 0, 0, 6)
@@ -319,6 +338,7 @@ class Simulation:
         inbox = f"_INBOX.t.p{self._count}"
         now = self.driver.clock.now
         published = self.ledger.attempt(subject, body, message_id, now, rollup, ttl * SECOND)
+        published.has_copies = body.partition(b":")[2] in self._copies
         self._waiting[inbox] = published
         self._note(f"publish {subject} {message_id} {body[:8]!r} {rollup} {ttl or ''}")
         headers = {NATS_MSG_ID: message_id} if message_id else {}
@@ -449,7 +469,7 @@ class Simulation:
         is_full = self.disk.capacity != PLENTY
         trust = Trust(
             ends=not (is_full or (has_failed and self._was_full)),
-            removals=not (is_full or has_failed),
+            removals=not (is_full or has_failed or state.is_stuck),
             kept=not (is_full or state.log.failed or state.is_refused),
         )
         info = self.looks.take(message, STREAM, trust)
@@ -549,14 +569,7 @@ class Simulation:
             self.driver.advance(AGAIN)
             self._settle_disk()
             self._collect()
-            for _ in range(ROUNDS_MAX):  # the commit of one may have to wait for another's
-                if self._is_collected():
-                    break
-                self.driver.advance(AGAIN)
-                self._settle_disk()
-                self._collect()
-            else:
-                raise ViolationError("dead letter: what is stored is neither seen nor taken back")
+            self._collect_letters()
         stored = self._stored()
         self._check_letters(stored)
         failed = bool(self.driver.js.streams[STREAM].failed)
@@ -567,6 +580,16 @@ class Simulation:
             return  # what waits to be one takes room
         for worker in self.workers.values():
             self.ledger.check_served(worker.reader, len(worker.requests), stored)
+
+    def _collect_letters(self) -> None:
+        """Until no dead letter is on its way any more, for which a read would wait."""
+        for _ in range(ROUNDS_MAX):  # the commit of one may have to wait for another's
+            if self._is_collected():
+                return
+            self.driver.advance(AGAIN)
+            self._settle_disk()
+            self._collect()
+        raise ViolationError("dead letter: what is stored is neither seen nor taken back")
 
     def _is_collected(self) -> bool:
         """Whether all dead letters that are stored count, or a disk that has failed leaves that to
@@ -584,6 +607,7 @@ class Simulation:
         if not self._letters:
             return
         found: dict[str, list[int]] = {name: [] for name in self.workers}
+        self._collect_letters()
         for letter in self._messages(DEAD).values():
             fields = letter.fields
             number = int(fields["Slipstream-Dead-Sequence"])
@@ -616,7 +640,8 @@ class Simulation:
         runner = self.driver.runner
         runner.holds_reads = False
         try:
-            return self.publisher.messages(stream)
+            # One that meets a message whose bytes were destroyed waits until it counts as removed.
+            return self.publisher.messages(stream, self._settle_disk)
         finally:
             runner.holds_reads = self.disk.is_cold
 
