@@ -77,7 +77,7 @@ def test_dead_letters_that_expire_on_a_failing_disk_break_no_promise(seed: int) 
     Simulation(seed, letters=True, trouble=True, ttls=True).run(300)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", [*range(16), 5983])
 def test_limits_remove_only_what_a_configuration_says_whatever_is_damaged(seed: int) -> None:
     assert ConfigurationSimulation(seed).run(STEPS).subjects
 

@@ -149,6 +149,9 @@ class ConfigurationSimulation:
             raise ViolationError(f"report: a crash was taken for damage, {reported}")
         self._is_harmed = self.driver.js.doubts.of(STREAM) != ""
         self._may_be_settled = False
+        # A start applies limits to what it finds, which is without what was on its way.
+        self.held = self._there() | (self.acknowledged - self.may_be_gone)
+        self._let_go()
         if harmed and not self._is_harmed:
             self.driver.advance(3 * SECOND)  # the damaged copy is written anew
 
@@ -179,7 +182,10 @@ class ConfigurationSimulation:
 
     def _check(self) -> None:
         """Nothing is missing that no configuration has removed."""
-        log = self.driver.js.streams[STREAM].log
-        self.held = {seq for seq in self.subjects if log.holds(seq)}
+        self.held = self._there()
         for seq in sorted(self.acknowledged - self.may_be_gone - self.held):
             raise ViolationError(f"limits: {seq} is gone, and no configuration says so")
+
+    def _there(self) -> set[int]:
+        log = self.driver.js.streams[STREAM].log
+        return {seq for seq in self.subjects if log.holds(seq)}
