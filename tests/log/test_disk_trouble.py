@@ -67,6 +67,22 @@ def test_what_a_disk_refused_is_read_from_memory_and_does_not_count_as_lost() ->
     assert log.lost.count == 0
 
 
+def test_after_an_append_that_failed_nothing_is_put_in_its_place() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    fill(log, 1)
+    commit(log)
+    fill(log, 1)
+    disk.fail("append")
+    log.hand_over()  # as a checkpoint does, which then writes what the commit log has of it
+    file = log.blocks[-1].file
+    before = file.size()
+    with pytest.raises(StorageError, match="cannot be written any more"):
+        commit(log)
+    assert file.size() == before
+    assert readable(log) == [1, 2]
+
+
 @pytest.mark.parametrize("operation", ["open", "reserve"])
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_without_descriptors_a_message_is_refused_and_the_next_one_is_stored(

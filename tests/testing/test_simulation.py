@@ -45,7 +45,7 @@ def test_damage_costs_the_damaged_message_and_is_reported(seed: int) -> None:
     Simulation(seed, damage=True).run(STEPS)
 
 
-@pytest.mark.parametrize("seed", range(200, 210))
+@pytest.mark.parametrize("seed", [*range(200, 210), 8012])
 def test_full_and_failing_disks_break_no_promise(seed: int) -> None:
     Simulation(seed, trouble=True).run(STEPS)
 

@@ -485,10 +485,11 @@ class FileLog(Log):
         if 0 < self._tail <= len(data):  # of a batch that ends here; else it comes when that ends
             segment.checksum = _number_at(data, len(data) - self._tail)
         failure: Exception | None = None
-        try:
-            segment.file.append(data)
-        except (OSError, DiskFullError) as error:
-            failure = error
+        if not self.failed:  # else it would be put where the file ends, before its place
+            try:
+                segment.file.append(data)
+            except (OSError, DiskFullError) as error:
+                failure = error
         # Not before: a checkpoint, on its thread, takes it that the file has what it finds there.
         if segment.referred > segment.written and segment.copy is not None:
             segment.copy.took((segment.written, data[: segment.referred - segment.written]))
@@ -964,6 +965,7 @@ class FileLog(Log):
 
     def _lose(self, seq: _int) -> None:
         self.reader.near = False  # nothing is to be left half done
+        self.met_loss = not self.replaying
         damage.lose(self, self._block_of(seq), seq)
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:

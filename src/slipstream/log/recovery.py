@@ -21,7 +21,7 @@
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from slipstream.errors import CorruptionError, DiskFullError, StorageError
@@ -462,14 +462,16 @@ class _Found:
             raise
         rewritten.cut()
 
-    def _missing(self) -> list[tuple[int, int]]:
-        """What the record of the log's end knows, and no segment has, and nothing has removed."""
+    def _missing(self, last_seq: int = 0) -> list[tuple[int, int]]:
+        """What the record of the log's end knows, and no segment has, and nothing has removed; with
+        `last_seq` as if it knew of the sequences up to there."""
         if self.end is None:
             return []
+        end = replace(self.end, last_seq=max(self.end.last_seq, last_seq))
         covered = [(segment.base, end_of(segment)) for segment in self.log.blocks]
         covered += [(1, self.front - 1), *self.log.lost.ranges]
         covered += [(first, after - 1) for first, after, _ in self.removed]
-        return self.end.missing(covered)
+        return end.missing(covered)
 
     def _go_on(self, missing: list[tuple[int, int]]) -> None:
         """Count what is missing as lost, and give no sequence out again."""
@@ -480,12 +482,20 @@ class _Found:
         last_seq = self._last_known()
         if last_seq > log.last_seq:
             log.go_on_after(last_seq)
-        if is_damaged or 0 < self.named_seq == log.last_seq:
-            log.keep_end_at_once()  # the file that had the name is gone
+        if is_damaged or self._tells_more():
+            log.keep_end_at_once()
         elif log.blocks or self.end is not None:
             # A crash before that is saved finds what this start has found. With many streams to
             # open, the syncs would be what a start takes longest for.
             log.keep_end_later()
+
+    def _tells_more(self) -> bool:
+        """Whether sequences were given out, and never durable, of which only the name of a segment
+        tells: one that is gone now, or one that will be durable, so that they would be missed."""
+        log = self.log
+        if 0 < self.named_seq == log.last_seq:
+            return True
+        return self.end is not None and bool(self._missing(log.last_seq))
 
     def _is_damaged(self) -> bool:
         """Whether something was found to be lost."""
