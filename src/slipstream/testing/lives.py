@@ -31,6 +31,12 @@ SERVERS: tuple[dict[str, bool], ...] = (
     {"ends": True},
     {"letters": True, "damage": True},
     {"letters": True, "trouble": True, "ttls": True},
+    {"cold": True, "damage": True},
+    {"cold": True, "ends": True},
+    {"cold": True, "trouble": True, "ttls": True},
+    {"damage": True, "ttls": True},
+    {"damage": True, "trouble": True},
+    {"cold": True, "letters": True, "damage": True, "ttls": True},
 )
 
 
