@@ -6,6 +6,7 @@ import pytest
 
 from slipstream.errors import DiskFullError
 from slipstream.log.file_log import FileLog
+from slipstream.log.unlink import UnlinkJob
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.storing import commit, fill, opened, readable
 
@@ -195,3 +196,52 @@ def test_a_rewrite_touches_no_file_of_another_log_in_the_directory(ran: bool) ->
     job.finish()
     assert disk.files(".seg") == []
     assert disk.files(".new") == its_own
+
+
+def do_all_but_unlinking(log: FileLog) -> list[UnlinkJob]:
+    """Do jobs until none is left; those that would remove files, which are not done."""
+    left: list[UnlinkJob] = []
+    while jobs := log.take_jobs():
+        for job in jobs:
+            if isinstance(job, UnlinkJob):
+                left.append(job)
+            else:
+                job.run()
+                job.finish()
+    return left
+
+
+def test_a_file_whose_removal_a_crash_undoes_brings_no_message_back() -> None:
+    """What told that they are gone was in a segment that has been written anew meanwhile."""
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    for _ in range(10):
+        fill(log, 20)
+        commit(log)
+    oldest, emptied, telling = log.blocks[0], log.blocks[1], log.blocks[-1]
+    stored = disk.read(emptied.path)
+    gone = range(emptied.base, emptied.base + emptied.places)
+    for seq in gone:
+        log.remove(seq, False)
+    commit(log, jobs=False)
+    fill(log, 100)
+    sparse = []
+    unlinks = []
+    for segment in (oldest, telling):
+        commit(log, jobs=False)
+        unlinks += do_all_but_unlinking(log)
+        sparse += [segment.base + place for place in range(segment.places) if place % 5]
+        for seq in sparse:
+            log.remove(seq, False)
+    for job in unlinks:
+        job.run()
+        job.finish()
+    log.dir_dirty = False  # what a sync would make durable is not, yet
+    commit(log)
+    assert telling.rewritten
+    file = disk.open(emptied.path)
+    file.append(stored)
+    file.sync()
+    disk.sync_dir("log")
+    kept = [seq for seq in range(1, 301) if seq not in gone and seq not in sparse]
+    assert readable(reopen(disk)) == kept

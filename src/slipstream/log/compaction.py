@@ -39,7 +39,7 @@ class Neighbours:
 
     @staticmethod
     def of(segments: "list[Segment]") -> "Neighbours":
-        """The segments as they are now, in order."""
+        """Segments, in order."""
         return Neighbours([s.base for s in segments], [s.as_of for s in segments])
 
     def needed(self, removed_ranges: bytes, told_by: int) -> bytes:
@@ -102,8 +102,7 @@ class Compactor:
             self.sparse.append(segment)  # later, when the disk can be read
             return []
         draft = FooterDraft.of(segment, log.subjects, log.active_base())
-        neighbours = Neighbours.of(log.blocks)
-        self._job = CompactionJob(log, segment, draft, neighbours, self._done)
+        self._job = CompactionJob(log, segment, draft, log.neighbours(), self._done)
         return [self._job]
 
     def _done(self, job: "CompactionJob") -> None:

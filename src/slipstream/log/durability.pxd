@@ -10,6 +10,7 @@ cdef class SyncBatch:
     cdef public Counts counts
     cdef public object segments
     cdef public object emptied
+    cdef public object unlinked
     cdef public object jobs
     cdef public object references
     cdef object _disk

@@ -113,6 +113,7 @@ class SyncBatch:
         # Most batches have nothing but segments: what is empty is one tuple for all of them.
         self.segments: Sequence[Segment] = ()  # pinned until it is finished
         self.emptied: Sequence[Segment] = ()  # their files go then
+        self.unlinked: Sequence[str] = ()  # files that were removed, durably then
         self.jobs: Sequence[Job] = ()  # they may begin then
         self.references: Sequence[Reference] = ()  # to what it has put into segments
         self._disk = disk
@@ -127,6 +128,7 @@ class SyncBatch:
         self.names = [*earlier.names, *self.names]
         self.segments = [*earlier.segments, *self.segments]
         self.emptied = [*earlier.emptied, *self.emptied]
+        self.unlinked = [*earlier.unlinked, *self.unlinked]
         self.jobs = [*earlier.jobs, *self.jobs]
         self.references = [*earlier.references, *self.references]
 

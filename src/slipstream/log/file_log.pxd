@@ -39,6 +39,8 @@ cdef class FileLog(Log):
     cdef list _removed_ranges
     cdef list _unsynced
     cdef list _emptied
+    cdef list _going
+    cdef list _unlinked
     cdef list _jobs
     cdef list _footers
     cdef list _batches

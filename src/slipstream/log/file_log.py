@@ -106,6 +106,8 @@ class FileLog(Log):
         self._removed_ranges: list[list[int]] = []  # removed ranges not yet written: [first, count]
         self._unsynced: list[Segment] = []
         self._emptied: list[Segment] = []  # dropped; emptied with the next batch
+        self._going: list[Segment] = []  # dropped, and a crash may bring their files back
+        self._unlinked: list[str] = []  # files of these that were removed since the last batch
         self.compactor = Compactor(self)
         self._jobs: list[Job] = []
         self._footers: list[Job] = []  # of segments that are not synced yet
@@ -577,6 +579,8 @@ class FileLog(Log):
         last_seq = self.last_seq if told else self._recorded_seq
         batch = SyncBatch(self.disk, files, directories, last_seq)
         batch.segments, self._unsynced = self._unsynced, []
+        if self.dir_dirty and self._unlinked:
+            batch.unlinked, self._unlinked = self._unlinked, []
         self._note(batch)
         if not told:
             batch.first_seq = self._durable_first
@@ -729,6 +733,8 @@ class FileLog(Log):
         self.durable_counts, batch.counts = batch.counts, self.durable_counts
         if batch.jobs:
             self._jobs += batch.jobs
+        if batch.unlinked:
+            self._going = [s for s in self._going if s.path not in batch.unlinked]
         self.keep_end_later()
         for segment in batch.emptied:
             segment.let_go()
@@ -814,6 +820,15 @@ class FileLog(Log):
         going = self.reader.may_go(paths)
         if going:
             self._jobs.append(UnlinkJob(self, going))
+
+    def unlinked(self, paths: list[str]) -> None:
+        """These files of segments were removed, which a crash may undo until a directory is
+        synced."""
+        self._unlinked += paths
+
+    def neighbours(self) -> Neighbours:
+        """The segments that a start may find, for which tombstones are kept."""
+        return Neighbours.of(sorted([*self.blocks, *self._going], key=lambda one: one.base))
 
     def release(self) -> None:
         """One fewer reads the files as they were: jobs remove what was kept for that."""
@@ -1058,13 +1073,14 @@ class FileLog(Log):
         segment = block
         # Its tombstones may still hold for older segments: record them again.
         if segment.removed_ranges:
-            needed = Neighbours.of(self.blocks).needed(bytes(segment.removed_ranges), segment.base)
+            needed = self.neighbours().needed(bytes(segment.removed_ranges), segment.base)
             self._removed_ranges.extend(
                 [first, count] for first, count in RANGE.iter_unpack(needed)
             )
         self._recorded_first = 0  # the front may stand in its records alone: record it again
         self.reader.forget(segment)
         self._emptied.append(segment)
+        self._going.append(segment)
         self.dir_dirty = True
 
     # -- the end -------------------------------------------------------------------------------

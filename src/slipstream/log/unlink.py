@@ -13,6 +13,7 @@ class UnlinkJob:
     def __init__(self, log: "FileLog", paths: list[str]) -> None:
         self._log = log
         self._paths = paths
+        self._removed: list[str] = []
 
     def run(self) -> None:
         """Remove them. Never raises: the records say that nothing in them lives."""
@@ -21,8 +22,10 @@ class UnlinkJob:
             try:
                 if not log.failed:
                     log.disk.remove(path)
+                    self._removed.append(path)
             except OSError:
                 pass  # the next opening drops it
 
     def finish(self) -> None:
-        """Nothing follows."""
+        """Take note of it, on the loop."""
+        self._log.unlinked(self._removed)
