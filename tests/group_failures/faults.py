@@ -377,7 +377,9 @@ class Members(Fault):
 
     async def strike(self, at: Field) -> None:
         """See the class."""
-        leaves = (await at.followers())[0]
+        # One that has lost its promises is replaced first: two of three would be a majority.
+        out = [one for one in at.servers if one.is_out]
+        leaves = out[0] if out else (await at.followers())[0]
         is_removed = at.random.random() < 0.5
         if is_removed:
             await self._remove(at, leaves)

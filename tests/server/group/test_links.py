@@ -120,6 +120,18 @@ async def test_who_knows_the_secret_and_is_no_member_is_not_linked(
     await group.append(b"2")
 
 
+async def test_who_is_not_linked_again_and_again_is_named_once(group: Group) -> None:
+    for _ in range(5):
+        writer, _ = await linked(group.ports["n2"], "n0")
+        writer.close()
+    log = group.logs["n2"]
+    for cluster in ("other", "one more"):  # ... until the reason is another one
+        writer, _ = await linked(group.ports["n2"], "n0", cluster)
+        await until(lambda one=cluster: log.has(f'its cluster is "{one}"'), "it has a line")
+        writer.close()
+    assert len([line for line in log.lines if "which is not linked" in line]) == 3
+
+
 async def test_a_member_that_breaks_the_protocol_is_dialled_anew(group: Group) -> None:
     for data in (b"\xff" * 40, b"\0" * 20):
         writer, _ = await linked(group.ports["n3"], "n1")  # in the place of n1's own connection

@@ -342,6 +342,8 @@ class GroupHost:
             return self.failed
         if greeting.name not in self._whole:
             return f"the group has the servers {', '.join(self.members)}"
+        if not greeting.members:
+            return "it takes no part in its group; its log says why"
         if greeting.step == step and set(greeting.members) != set(self._whole):
             return f"its group has the servers {', '.join(greeting.members)}"[:512]
         return ""

@@ -72,6 +72,7 @@ class Link(asyncio.Protocol):
     ) -> None:
         self.name = ""  # of the other server, once it is proved
         self.greeted_as = ""  # this server, by the other one
+        self.is_refused = False  # the other server is not one to talk to
         self.address = ""
         self.heard_at = self.said_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()

@@ -33,8 +33,9 @@ STRANGERS_MAX = 32
 _LOOK_EVERY = 0.25  # s, at connections
 _PAUSE_MIN = 0.1  # s, before dialling again
 _PAUSE_MAX = 5.0
+_PAUSE_REFUSED = 1.0  # at most, after a server was there and not one to talk to
 _JITTER = 0.5  # of a pause, at most
-_SAY_EVERY = 10.0  # s, between lines about strangers
+_SAY_EVERY = 10.0  # s, between lines about strangers, and about a server that is not linked
 
 
 class LinkSettings(msgspec.Struct, kw_only=True):
@@ -93,6 +94,7 @@ class Links:
         self._looked_at = 0.0
         self._strangers = 0  # since the last line about them
         self._said_at = -_SAY_EVERY
+        self._refused: dict[str, tuple[str, float]] = {}  # why, and when that was said, by name
         self._is_closed = False
 
     @property
@@ -207,8 +209,10 @@ class Links:
             return False
         why = self._owner.may_link(greeting)
         if why:
-            self._log.error(f"{link.address} is {_shown(name)}, which is not linked: {why}")
+            link.is_refused = True
+            self._say_refused(link.address, name, why)
             return False
+        self._refused.pop(name, None)
         if link.is_dialled != (self.name < name):
             self._owner.linked(greeting)  # it is heard of, though the other one has to dial
             return False
@@ -244,6 +248,17 @@ class Links:
         self._log.warn(f"{address} is no server of this group: {why}{more}")
         self._said_at, self._strangers = now, 0
 
+    def _say_refused(self, address: str, name: str, why: str) -> None:
+        """A line in the log, but not for each attempt."""
+        now = self._loop.time()
+        before, said_at = self._refused.get(name, ("", 0.0))
+        if why == before and now < said_at + _SAY_EVERY:
+            return
+        if len(self._refused) > STRANGERS_MAX:
+            self._refused.clear()
+        self._refused[name] = (why, now)
+        self._log.error(f"{address} is {_shown(name)}, which is not linked: {why}")
+
     async def _look(self) -> None:
         """End what is silent, and say that this server is alive."""
         while True:
@@ -265,6 +280,7 @@ class Links:
         failures = 0
         while not self._is_closed:
             link = self._new(host)
+            most = _PAUSE_MAX
             try:
                 # Not wait_for: it can lose a cancellation that comes with the connection (3.11).
                 async with asyncio.timeout(self._settings.timeout):
@@ -280,12 +296,13 @@ class Links:
                 if link.name == self.name:
                     self._log.debug(f"The route {host}:{port} leads to this server itself")
                     return
-                failures = 0 if link.name else failures + 1
+                failures = failures + 1 if link.is_refused or not link.name else 0
+                most = _PAUSE_REFUSED if link.is_refused else _PAUSE_MAX
                 if not link.name:
                     self._say_failure(host, port, failures, link.why)
                 while link.name > "" and link.name < self.name and link.name in self._links:
                     await asyncio.shield(self._links[link.name].ended)  # it dials this server
-            pause = min(_PAUSE_MIN * 2 ** min(failures, 10), _PAUSE_MAX)
+            pause = min(_PAUSE_MIN * 2 ** min(failures, 10), most)
             await asyncio.sleep(pause * (1 + _JITTER * random.random()))
 
     def _say_failure(self, host: str, port: int, failures: int, why: str) -> None:
