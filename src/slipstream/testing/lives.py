@@ -80,15 +80,18 @@ def _server(seed: int, way: str, options: dict[str, Any]) -> Counter[str]:
 
 
 def life_of_group(seed: int) -> Outcome:
-    """Even seeds are of the log alone, odd ones have engines and clients."""
-    (size, outside), damage = GROUPS[seed // 2 % len(GROUPS)], seed % 4 > 1
+    """Even seeds are of the log alone, odd ones have engines and clients. In some disks are full
+    for a while; members of a log alone come and go in some."""
+    (size, outside), kind = GROUPS[seed // 2 % len(GROUPS)], seed // 2
+    options: dict[str, Any] = {"damage": kind % 2 == 1, "fills": kind % 3 == 2, "outside": outside}
     group: SimulatedGroup
     if seed % 2:
-        group = SimulatedEngines(seed, size, damage, outside=outside)
+        group = SimulatedEngines(seed, size, **options)
     else:
-        group = SimulatedGroup(seed, size, damage, trims=True, outside=outside)
-    told = f"{type(group).__name__}({seed}, {size}, damage={damage}, outside={outside})"
-    return _outcome(told, lambda: _group(group))
+        options |= {"trims": True, "changes": kind % 7 > 3}
+        group = SimulatedGroup(seed, size, **options)
+    told = "".join(f", {name}=True" for name, is_on in options.items() if is_on)
+    return _outcome(f"{type(group).__name__}({seed}, {size}{told})", lambda: _group(group))
 
 
 def _group(group: SimulatedGroup) -> Counter[str]:
