@@ -13,9 +13,9 @@ without them.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slipstream.errors import StorageError
 from slipstream.log.columns import Column
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 SMALLEST = 64  # segments smaller than this part of a full one are left alone
 
 
+class Going(NamedTuple):
+    """A segment in which nothing lives any more, and whose file a crash may bring back."""
+
+    base: int
+    as_of: int
+    path: str
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """Where the log's segments begin, and what each one's footer knows."""
@@ -38,7 +46,7 @@ class Neighbours:
     as_of: list[int]
 
     @staticmethod
-    def of(segments: "list[Segment]") -> "Neighbours":
+    def of(segments: "Sequence[Segment | Going]") -> "Neighbours":
         """Segments, in order."""
         return Neighbours([s.base for s in segments], [s.as_of for s in segments])
 

@@ -26,7 +26,7 @@ from slipstream.log.base import Block, Log
 from slipstream.log.block_cache import BlockCache
 from slipstream.log.cold import ColdError
 from slipstream.log.columns import GONE, Column
-from slipstream.log.compaction import Compactor, Neighbours
+from slipstream.log.compaction import Compactor, Going, Neighbours
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Job, Lost, SyncBatch, is_final
 from slipstream.log.end_record import Copies, EndJob, EndRecord
@@ -106,7 +106,7 @@ class FileLog(Log):
         self._removed_ranges: list[list[int]] = []  # removed ranges not yet written: [first, count]
         self._unsynced: list[Segment] = []
         self._emptied: list[Segment] = []  # dropped; emptied with the next batch
-        self._going: list[Segment] = []  # dropped, and a crash may bring their files back
+        self._going: list[Going] = []
         self._unlinked: list[str] = []  # files of these that were removed since the last batch
         self.compactor = Compactor(self)
         self._jobs: list[Job] = []
@@ -734,7 +734,7 @@ class FileLog(Log):
         if batch.jobs:
             self._jobs += batch.jobs
         if batch.unlinked:
-            self._going = [s for s in self._going if s.path not in batch.unlinked]
+            self._going = [one for one in self._going if one.path not in batch.unlinked]
         self.keep_end_later()
         for segment in batch.emptied:
             segment.let_go()
@@ -1080,7 +1080,7 @@ class FileLog(Log):
         self._recorded_first = 0  # the front may stand in its records alone: record it again
         self.reader.forget(segment)
         self._emptied.append(segment)
-        self._going.append(segment)
+        self._going.append(Going(segment.base, segment.as_of, segment.path))
         self.dir_dirty = True
 
     # -- the end -------------------------------------------------------------------------------
