@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from slipstream.errors import CorruptionError
 from slipstream.log.end_record import EndRecord
+from slipstream.log.record import COMMIT_SIZE
 from slipstream.log.segment import HEADER_SIZE, SEQUENCE_MAX
+from slipstream.log.stream_store import TwinFile
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import Client, Driver
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -173,6 +175,23 @@ def test_the_record_of_the_end_is_never_ahead_of_what_is_durable(seed: int) -> N
     log = opened(disk)
     assert log.last_seq >= last
     assert [seq for seq in log.lost.sequences if seq <= last] == []
+
+
+def test_where_the_end_of_a_batch_is_gone_it_is_kept_at_once_that_less_is_durable() -> None:
+    """Else a batch that a crash tears in that place passes for durable."""
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk)
+    fill(log, 3)
+    commit(log)
+    log.save_end()
+    log.do_jobs()
+    before = log.blocks[-1].records_end
+    file = disk.open(log.blocks[-1].path)
+    file.truncate(before - 10)
+    file.sync()
+    assert readable(opened(disk)) == [1, 2, 3]
+    end = EndRecord.decode(TwinFile(disk, "end").load())
+    assert end.durable == (1, before - COMMIT_SIZE)
 
 
 def test_a_disk_that_can_not_keep_the_end_does_no_harm() -> None:

@@ -77,6 +77,11 @@ def test_dead_letters_that_expire_on_a_failing_disk_break_no_promise(seed: int) 
     Simulation(seed, letters=True, trouble=True, ttls=True).run(300)
 
 
+@pytest.mark.parametrize("seed", [*range(8), 300088])
+def test_letters_on_a_disk_on_which_anything_may_fail_break_no_promise(seed: int) -> None:
+    Simulation(seed, letters=True, damage=True).failing().run(STEPS)
+
+
 @pytest.mark.parametrize("seed", [*range(16), 5983])
 def test_limits_remove_only_what_a_configuration_says_whatever_is_damaged(seed: int) -> None:
     assert ConfigurationSimulation(seed).run(STEPS).subjects

@@ -500,6 +500,9 @@ class _Found:
     def _is_damaged(self) -> bool:
         """Whether something was found to be lost."""
         log = self.log
+        base, size = self.durable
+        if any(segment.base == base and segment.records_end < size for segment in log.blocks):
+            return True  # a torn batch that follows there must not pass for durable
         return log.lost.count != self.lost_before or self._last_known() > log.last_seq
 
     def _last_known(self) -> int:

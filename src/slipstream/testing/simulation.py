@@ -85,6 +85,7 @@ class Simulation:
         self._letters = letters
         self._count = 0
         self._waiting: dict[str, Published] = {}  # publishes by inbox
+        self._operations: tuple[str, ...] = ("sync", "sync", "append", "rename", "remove")
         self._copies: set[bytes] = set()  # bodies of records that the stream's own files have
         self._removing: dict[str, set[int]] = {}  # sequences to be removed, by inbox
         self._describing: dict[str, str] = {}  # descriptions that the stream is to have, by inbox
@@ -131,6 +132,13 @@ class Simulation:
     def crashing(self) -> "Simulation":
         """The same life, in which the power fails again and again."""
         self.moves.append((10, self._crash))
+        return self
+
+    def failing(self) -> "Simulation":
+        """The same life, in which whatever the disk is to change may fail."""
+        self._operations = ("append", "mkdir", "pwrite", "remove", "rename", "reserve",
+                            "sync", "sync_dir", "truncate")  # fmt: skip
+        self.moves.append((2, self._fail_operation))
         return self
 
     def busy(self) -> "Simulation":
@@ -547,7 +555,7 @@ class Simulation:
 
     def _fail_operation(self) -> None:
         """The disk fails to do something; a failed sync ends the stream until the next start."""
-        operation = self.random.choice(("sync", "sync", "append", "rename", "remove"))
+        operation = self.random.choice(self._operations)
         self._note(f"{operation} will fail")
         self.disk.fail(operation, self.random.randint(1, 4))
 

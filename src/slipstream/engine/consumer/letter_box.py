@@ -311,9 +311,12 @@ class LetterBox:
         subjects = [*self._counted.subjects, *sorted(self._naming)]
         self._kept_seq = self._committing[-1].seq
         counted = Counted(self._kept_seq, subjects)
-        for consumer in kept:
-            state.keep(consumer.store.state, encode_state(consumer))
-        state.keep(stream.store.letters, msgspec.json.encode(counted), self._committed)
+        try:
+            for consumer in kept:
+                state.keep(consumer.store.state, encode_state(consumer))
+            state.keep(stream.store.letters, msgspec.json.encode(counted), self._committed)
+        except (OSError, StorageError) as error:  # the log has failed just now
+            self._committed(error)
 
     def _give_back(self, why: str) -> None:
         """The commit log has no room: what is stored and not committed goes, and waits again."""
