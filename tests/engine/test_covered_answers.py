@@ -379,6 +379,25 @@ def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_looking(
     assert [m.json()["state"]["last_seq"] for m in client.take() if m.subject[-1] == "i"] == [80]
 
 
+def test_what_a_full_disk_could_not_record_is_recorded_before_it_is_shown(
+    disk: SimulatedDisk,
+) -> None:
+    client = Driver(disk).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    for _ in range(80):
+        client.store("s.a", b"x")
+    client.driver.advance(4 * SECOND)
+    plenty, disk.capacity = disk.capacity, disk.used()
+    seq = 2
+    while "error" not in client.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True}):
+        seq += 2
+    disk.capacity = plenty
+    shown = client.api("STREAM.INFO.S", {"deleted_details": True})["state"]
+    assert seq in shown["deleted"]
+    found = after_a_crash(client, disk).api("STREAM.INFO.S", {"deleted_details": True})
+    assert found["state"]["deleted"] == shown["deleted"]
+
+
 def refuse_all_files(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no space for the files of consumers."""
 

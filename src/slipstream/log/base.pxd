@@ -32,7 +32,7 @@ cdef class Log:
     cdef public list blocks
     cdef public bint packs
     cdef public bint end_moved
-    cdef public bint met_loss
+    cdef public bint untold
     cdef public unsigned long long appended_size
     cdef Block _found
     cdef Record _scratch

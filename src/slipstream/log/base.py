@@ -62,7 +62,8 @@ class Log:
         self.blocks: list[Any] = []
         self.packs = False  # whether bodies are made smaller on disk, from now on
         self.end_moved = False  # what is kept elsewhere of where it ends is old: see `save_end`
-        self.met_loss = False  # a read has met a message that is gone, and removed it
+        # A read has removed a message that was gone, or a batch had no space to tell of removals.
+        self.untold = False
         self.appended_size = 0  # the `size_of` the message that was appended last
         self._found: Block | None = None
         self._scratch = Record()

@@ -566,6 +566,7 @@ class FileLog(Log):
             pass  # `failed` says why
         if self.failed:
             return SyncBatch(self.disk, [], (), self.last_seq, OSError(self.failed))
+        self.untold = not told
         if self.looks_ahead:
             self._look_ahead()
         if self._written and self._active is not None:
@@ -980,7 +981,7 @@ class FileLog(Log):
 
     def _lose(self, seq: _int) -> None:
         self.reader.near = False  # nothing is to be left half done
-        self.met_loss = not self.replaying
+        self.untold = not self.replaying
         damage.lose(self, self._block_of(seq), seq)
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:

@@ -564,14 +564,14 @@ class Stream(Service):
             return True
         if self.ttls is not None and self.ttls.owes_commit:
             return False
-        if self._owes_loss:
+        if self._owes_removals:
             return False
         return not (self.dirty or self.progress.under_way or self.progress.again)
 
     @property
-    def _owes_loss(self) -> bool:
-        """Whether a read has met a message that is gone, and no batch tells of it yet."""
-        return self.log.met_loss and self.log.owes_removals()
+    def _owes_removals(self) -> bool:
+        """Whether something was removed, and no batch tells of it or is about to."""
+        return self.log.untold and self.log.owes_removals()
 
     def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
         """As `when_durable`, for who has read something and changed nothing: a full disk, which
@@ -587,7 +587,7 @@ class Stream(Service):
 
     def _when_batched(self, settled: Callable[[StorageError | None], None]) -> None:
         owes = self.ttls is not None and self.ttls.owes_commit
-        owes = owes or self._owes_loss
+        owes = owes or self._owes_removals
         progress = self.progress
         is_next = self.dirty or progress.again  # the batch under way does not cover all of it
         if is_next or self._changed or owes or not progress.under_way:
