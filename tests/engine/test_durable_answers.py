@@ -113,10 +113,26 @@ def test_a_removal_from_a_failed_stream_is_answered_with_why_it_failed(
     client.publish("s.a")
     driver.runner.release(OSError("Input/output error"))
     driver.finish()
-    client.ask("$JS.API." + subject, body)
+    answered(client)
+    client.publish("$JS.API." + subject, body, "_INBOX.t.removed")
     driver.runner.release()
     driver.finish()
     assert "cannot be written" in answered(client)[-1]["error"]["description"]
+
+
+def test_a_deletion_from_a_failed_stream_destroys_nothing(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = fill(driver)
+    disk.fail("append")
+    assert "error" in client.store("s.a", b"refused")
+    refused = client.api("STREAM.MSG.DELETE.S", {"seq": 2})["error"]
+    assert refused["err_code"] == 10057
+    assert "cannot be written" in refused["description"]
+    assert client.api("STREAM.MSG.GET.S", {"seq": 2})["message"]["seq"] == 2
+    found = again(driver, disk)
+    assert found.api("STREAM.MSG.GET.S", {"seq": 2})["message"]["seq"] == 2
+    assert "lost" not in found.api("STREAM.INFO.S")["state"]
 
 
 def test_removals_share_the_sync_of_what_is_published_with_them(driver: Driver) -> None:

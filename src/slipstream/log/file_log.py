@@ -1019,6 +1019,8 @@ class FileLog(Log):
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
+        if self.failed:  # what tells of it cannot be written, and memory has what the disk refused
+            return
         assert segment.offsets is not None
         offset = segment.offsets.get(i)
         proven = _is_before(segment.base, offset, self._proven_base, self._proven_at)

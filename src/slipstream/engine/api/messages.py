@@ -78,6 +78,8 @@ def delete(js: "JetStream", request: Request) -> WhenDurable:
         raise ApiError(ErrorCode.STREAM_SEALED)
     if stream.config.deny_delete:
         raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
+    if stream.failed:  # nothing could tell that it is gone
+        raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err=stream.failed)
     in_memory = stream.config.storage == "memory"
     if asked.seq > stream.log.last_seq and not in_memory:
         raise ApiError(ErrorCode.STREAM_MSG_DELETE_FAILED, err="stream store EOF")

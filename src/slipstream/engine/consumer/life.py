@@ -281,7 +281,8 @@ class ConsumerLife:
     @property
     def _is_late(self) -> bool:
         """Whether the commit log does not have the position yet."""
-        is_short = self._was_ahead and not self.consumer.stream.failed
+        consumer = self.consumer
+        is_short = self._was_ahead and not (consumer.stream.failed and is_ahead(consumer))
         return self.is_unsaved or self._writes_large or is_short
 
     def when_shown(self, done: Callable[[Exception | None], None]) -> None:
