@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import slipstream
 from slipstream import Server
 
@@ -85,14 +87,16 @@ async def test_clients_that_publish_at_the_same_time_share_a_commit(tmp_path: Pa
             await publisher.close()
 
 
+@pytest.mark.parametrize("is_quick", [True, False])
 async def test_who_shares_a_commit_that_is_to_come_is_answered_before_the_server_ends(
-    tmp_path: Path,
+    tmp_path: Path, is_quick: bool
 ) -> None:
     async with Server(store_dir=str(tmp_path)) as server:
         async with await slipstream.connect(server.url) as nc:
             await nc.jetstream().create_stream(name="ORDERS", subjects=["orders.>"])
         publisher = await Publisher.connect(server, 1)
         assert server.runtime is not None
+        server.runtime.disk_thread.runs_here = is_quick
         (connection,) = [
             one for one in server.runtime.connections if one.facts["port"] == publisher.port
         ]

@@ -245,7 +245,8 @@ class Connection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Read no more from this client until `resume_reading`."""
-        self._transport.pause_reading()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read from the socket again."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # How long the end of a server waits for clients to take what is meant for them.
 DRAIN_STEPS_MAX = 200
 DRAIN_STEP_SECONDS = 0.005
+# ... and for commits that are under way, of which clients are told then.
+COMMIT_STEPS_MAX = 200
 # For how long a leader that hands over acts on what clients have sent, and how often it looks.
 SETTLE_STEPS_MAX = 20
 SETTLE_STEP_SECONDS = 0.003
@@ -239,7 +241,8 @@ class Runtime:
         was written may be on its way still: `left`."""
         self.stop_listening()
         self.enter()
-        self._finish_turn(gathers=False)  # who waits for a shared commit is answered
+        self._finish_turn(gathers=False)  # who waits for a shared commit is answered ...
+        await self._end_commits()  # ... also on a disk that is not quick
         self.engine.dismiss()
         for session in self.engine.all_sessions():
             session.close("Server Shutdown")
@@ -256,6 +259,17 @@ class Runtime:
             self.engine.close()
         if self._lock is not None:
             self._lock.release()
+
+    async def _end_commits(self) -> None:
+        """Let commits end that are under way. Nothing more is read meanwhile."""
+        if not self.disk_thread.batches:
+            return
+        for connection in self.connections:
+            connection.pause_reading()
+        for _ in range(COMMIT_STEPS_MAX):
+            if not self.disk_thread.batches:
+                return
+            await asyncio.sleep(DRAIN_STEP_SECONDS)
 
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that
