@@ -71,7 +71,8 @@ class Ledger:
         self.gone: set[int] = set()  # deleted or purged, and the server said so
         self._purges: list[tuple[int, str]] = []  # attempts before which it was, and the subject
         self.watches_losses = False  # what is reported as lost has to be accounted for
-        self._mistaken: set[int] = set()  # reported as lost, for what a body of copies looks like
+        self._mistaken: set[int] = set()  # reported as lost, and nobody can do better
+        self.was_full = False  # the disk, which may not have kept where the stream ends
         self.harmed_at_large = False  # files were harmed by the test: what is reported lost may be
 
     # -- publishing ------------------------------------------------------------------------------
@@ -202,8 +203,8 @@ class Ledger:
         missing = set(lost)
         if not self.is_harmed:
             untold = missing - self.removed  # but what was being overwritten when the power failed
-            if any(one.has_copies and not one.seq for one in self.attempts):
-                self._mistaken |= untold  # a torn one leaves them, and they pass for records
+            if self.was_full or any(one.has_copies and not one.seq for one in self.attempts):
+                self._mistaken |= untold  # copies that a torn one leaves pass for records
             untold -= self._mistaken
             if untold and self.watches_losses:
                 raise ViolationError(f"lost: {sorted(untold)} are reported, and a crash took them")

@@ -550,7 +550,7 @@ class Simulation:
     def _fill_disk(self) -> None:
         """There is hardly any space left, until the next rest."""
         self._note("the disk is full")
-        self._was_full = True
+        self._was_full = self.ledger.was_full = True
         self.disk.capacity = self.disk.used() + self.random.choice((0, 300, 5_000))
 
     def _fail_operation(self) -> None:
@@ -713,6 +713,7 @@ class Simulation:
         self.ledger.adopt_all(stored)
         self.neighbour.restarted(self._stored(NEIGHBOUR))
         self.newcomers.restarted(self.publisher.api, self._stored)
+        self.ledger.was_full = self.disk.capacity != PLENTY
         problems = [text for text in self.driver.js.problems if "could not be recovered" in text]
         if problems:
             raise ViolationError(f"streams: a crash was taken for damage: {problems}")
