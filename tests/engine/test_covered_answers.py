@@ -458,6 +458,23 @@ def test_while_a_full_disk_keeps_the_commit_log_full_what_is_not_durable_is_not_
     info = client.api("STREAM.INFO.S", {"subjects_filter": ">"})
     assert info["state"]["last_seq"] == info["state"]["messages"] == 1
     assert info["state"]["subjects"] == {"s.a": 1}
+    client.publish("$JS.API.STREAM.PURGE.S", b'{"seq":4000000000000}')
+    client.publish("s.a", b"far behind")
+    info = client.api("STREAM.INFO.S", {"subjects_filter": ">"})
+    assert info["state"]["last_seq"] == 1
+
+
+def test_what_needs_no_commit_is_shown_while_the_commit_log_is_full(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Driver(disk, log_bytes=60_000).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    client.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a"], "persist_mode": "async"})
+    refuse_all_files(disk, monkeypatch)
+    fill_log(client)
+    client.driver.runner.hold()
+    assert client.store("a", b"one")["seq"] == 1
+    assert client.api("STREAM.INFO.A")["state"]["messages"] == 1
 
 
 def test_a_message_whose_bytes_are_gone_counts_as_removed_once_that_is_durable(

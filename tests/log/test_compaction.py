@@ -245,3 +245,17 @@ def test_a_file_whose_removal_a_crash_undoes_brings_no_message_back() -> None:
     disk.sync_dir("log")
     kept = [seq for seq in range(1, 301) if seq not in gone and seq not in sparse]
     assert readable(reopen(disk)) == kept
+
+
+def test_what_lies_below_the_front_is_told_by_the_front_alone() -> None:
+    disk = SimulatedDisk(Random(1))
+    log, _ = holed(disk)
+    settle(log)
+    assert len(log.blocks) > 3
+    assert log.drop_below(log.last_seq + 1) > 0
+    commit(log)
+    fill(log, 1)
+    commit(log)
+    assert not any(segment.removed_ranges for segment in log.blocks)
+    disk.crash()
+    assert readable(reopen(disk)) == [401]

@@ -424,6 +424,15 @@ class Log:
                 i = ids.next_used(i + 1)
         yield from range(expected, self.last_seq + 1)
 
+    def stored_after(self, seq: _int) -> Iterator[_int]:
+        """The sequences of the messages behind `seq`, ascending."""
+        for block in self.blocks[max(self._index_of(seq + 1), 0) :]:
+            ids = self._ids(block)
+            i = ids.next_used(max(seq + 1 - block.base, 0))
+            while i >= 0:
+                yield block.base + i
+                i = ids.next_used(i + 1)
+
     def counts(self) -> Counts:
         """What it holds now."""
         counts = Counts()

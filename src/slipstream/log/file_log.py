@@ -828,8 +828,11 @@ class FileLog(Log):
         self._unlinked += paths
 
     def neighbours(self) -> Neighbours:
-        """The segments that a start may find, for which tombstones are kept."""
-        return Neighbours.of(sorted([*self.blocks, *self._going], key=lambda one: one.base))
+        """The segments that a start may find, and for which tombstones are kept: not those below
+        the front."""
+        first = self.blocks[0].base if self.blocks else self.last_seq
+        going = [one for one in self._going if one.base > first]
+        return Neighbours.of(sorted([*self.blocks, *going], key=lambda one: one.base))
 
     def release(self) -> None:
         """One fewer reads the files as they were: jobs remove what was kept for that."""
@@ -1075,7 +1078,8 @@ class FileLog(Log):
     def _dropped(self, block: Any) -> None:
         segment = block
         # Its tombstones may still hold for older segments: record them again.
-        if segment.removed_ranges:
+        # The front, which goes with the same batch, tells of all below the first segment.
+        if segment.removed_ranges and self.blocks and self.blocks[0].base < segment.base:
             needed = self.neighbours().needed(bytes(segment.removed_ranges), segment.base)
             self._removed_ranges.extend(
                 [first, count] for first, count in RANGE.iter_unpack(needed)

@@ -495,7 +495,9 @@ class _Found:
         log = self.log
         if 0 < self.named_seq == log.last_seq:
             return True
-        return self.end is not None and bool(self._missing(log.last_seq))
+        if self.end is None or self.end.last_seq >= log.last_seq:
+            return False
+        return bool(self._missing(log.last_seq))
 
     def _is_damaged(self) -> bool:
         """Whether something was found to be lost."""

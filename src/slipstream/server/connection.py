@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Read from the socket again."""
-        if not self._ending:
+        if not (self._ending or self.runtime.reads_nothing):
             self._transport.resume_reading()
 
     def stall(self) -> None:

@@ -78,6 +78,7 @@ class Runtime:
         self._lock: DirectoryLock | None = None
         self.store: Store | None = None
         self._closing = False
+        self.reads_nothing = False  # whatever a session waits for
         self.run_gathered: RunGathered | None = None  # on the disk of a group
         self.left: Future[None] | None = None  # what the end has written, on its way to others
 
@@ -261,15 +262,20 @@ class Runtime:
             self._lock.release()
 
     async def _end_commits(self) -> None:
-        """Let commits end that are under way. Nothing more is read meanwhile."""
-        if not self.disk_thread.batches:
+        """Let commits end that are under way. Nothing more is read meanwhile. In a group they wait
+        for others, and a leader that hands over has settled."""
+        if not self.disk_thread.batches or self.run_gathered is not None:
             return
+        self.reads_nothing = True
         for connection in self.connections:
             connection.pause_reading()
         for _ in range(COMMIT_STEPS_MAX):
             if not self.disk_thread.batches:
-                return
+                break
             await asyncio.sleep(DRAIN_STEP_SECONDS)
+        self.reads_nothing = False
+        for connection in self.connections:  # what nobody reads would cut off the last answer
+            connection.resume_reading()
 
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that

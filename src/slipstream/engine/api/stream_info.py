@@ -57,7 +57,7 @@ def stream_state(stream: Stream) -> "StreamState":
 
 def _shows_durable(stream: Stream) -> bool:
     """Whether what is not durable is not shown either, and not waited for."""
-    is_held = bool(stream.failed) or stream.js.is_stuck
+    is_held = bool(stream.failed) or (stream.js.is_stuck and not stream.ack_at_once)
     return is_held and stream.log.durable_counts is not None
 
 
@@ -68,7 +68,7 @@ def subject_counts(stream: Stream, pattern: str) -> dict[str, int]:
     counts = log.subject_counts(pattern.encode())
     if not _shows_durable(stream):
         return counts
-    for seq in range(log.durable_seq + 1, log.last_seq + 1):
+    for seq in log.stored_after(log.durable_seq):
         name = log.subject_of(seq).decode("utf-8", "replace")
         if name in counts:
             counts[name] -= 1

@@ -68,6 +68,18 @@ ACK_END = b"}"
 DUPLICATE_END = b',"duplicate":true}'
 
 
+class Looker:
+    """The callback of somebody who has changed nothing, and to whom a full disk is nothing."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Callable[[StorageError | None], None]) -> None:
+        self._done = done
+
+    def __call__(self, error: StorageError | None) -> None:
+        self._done(None if isinstance(error, DiskFullError) else error)
+
+
 class Stream(Service):
     """One stream of an account; see the module's text."""
 
@@ -577,15 +589,13 @@ class Stream(Service):
         """As `when_durable`, for who has read something and changed nothing: a full disk, which
         cannot record what others have removed, is no reason not to answer."""
 
-        def settled(error: StorageError | None) -> None:
-            done(None if isinstance(error, DiskFullError) else error)
-
+        settled = Looker(done)
         if self.held_seq:
             self.letters.when_shown(lambda: self._when_batched(settled))
         else:
             self._when_batched(settled)
 
-    def _when_batched(self, settled: Callable[[StorageError | None], None]) -> None:
+    def _when_batched(self, settled: "Looker") -> None:
         owes = self.ttls is not None and self.ttls.owes_commit
         owes = owes or self._owes_removals
         progress = self.progress
@@ -647,6 +657,10 @@ class Stream(Service):
             )
             for done in changed:
                 done(error)
+        else:  # ... and who looks waits for no space
+            looks = [done for done in self._changed if isinstance(done, Looker)]
+            self._changed = [done for done in self._changed if not isinstance(done, Looker)]
+            self._covered.append((self._prepared, looks))
 
     def synced(self, batch: SyncBatch | None) -> None:
         """A batch has reached the disk (None: there was nothing to sync), or has failed to."""

@@ -33,7 +33,7 @@ STRANGERS_MAX = 32
 _LOOK_EVERY = 0.25  # s, at connections
 _PAUSE_MIN = 0.1  # s, before dialling again
 _PAUSE_MAX = 5.0
-_PAUSE_REFUSED = 1.0  # at most, after a server was there and not one to talk to
+_PAUSE_REFUSED = 1.0  # more, after a server was there and not one to talk to
 _JITTER = 0.5  # of a pause, at most
 _SAY_EVERY = 10.0  # s, between lines about strangers, and about a server that is not linked
 
@@ -280,7 +280,6 @@ class Links:
         failures = 0
         while not self._is_closed:
             link = self._new(host)
-            most = _PAUSE_MAX
             try:
                 # Not wait_for: it can lose a cancellation that comes with the connection (3.11).
                 async with asyncio.timeout(self._settings.timeout):
@@ -296,13 +295,14 @@ class Links:
                 if link.name == self.name:
                     self._log.debug(f"The route {host}:{port} leads to this server itself")
                     return
-                failures = failures + 1 if link.is_refused or not link.name else 0
-                most = _PAUSE_REFUSED if link.is_refused else _PAUSE_MAX
+                failures = 0 if link.name else failures + 1
                 if not link.name:
                     self._say_failure(host, port, failures, link.why)
+                elif link.is_refused:
+                    await asyncio.sleep(_PAUSE_REFUSED)
                 while link.name > "" and link.name < self.name and link.name in self._links:
                     await asyncio.shield(self._links[link.name].ended)  # it dials this server
-            pause = min(_PAUSE_MIN * 2 ** min(failures, 10), most)
+            pause = min(_PAUSE_MIN * 2 ** min(failures, 10), _PAUSE_MAX)
             await asyncio.sleep(pause * (1 + _JITTER * random.random()))
 
     def _say_failure(self, host: str, port: int, failures: int, why: str) -> None:
