@@ -9,9 +9,9 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from slipstream.testing.configuration_simulation import ConfigurationSimulation
+from slipstream.testing.driver import HandRunner
 from slipstream.testing.ledger import ViolationError
 from slipstream.testing.simulated_engines import SimulatedEngines
 from slipstream.testing.simulated_group import SimulatedGroup
@@ -73,8 +73,8 @@ def _configurations(seed: int) -> Counter[str]:
     return Counter({"answers kept": len(life.acknowledged)})
 
 
-def _server(seed: int, way: str, options: dict[str, Any]) -> Counter[str]:
-    life = Simulation(seed, **options)
+def _server(seed: int, way: str, options: dict[str, bool]) -> Counter[str]:
+    life = Simulation(seed, None, HandRunner, **options)
     if way:
         getattr(life, way)()
     life.run(STEPS)
@@ -86,13 +86,16 @@ def life_of_group(seed: int) -> Outcome:
     """Even seeds are of the log alone, odd ones have engines and clients. In some disks are full
     for a while; members of a log alone come and go in some."""
     (size, outside), kind = GROUPS[seed // 2 % len(GROUPS)], seed // 2
-    options: dict[str, Any] = {"damage": kind % 2 == 1, "fills": kind % 3 == 2, "outside": outside}
+    damage, fills, changes = kind % 2 == 1, kind % 3 == 2, kind % 7 > 3
+    options = {"damage": damage, "fills": fills, "outside": outside}
     group: SimulatedGroup
     if seed % 2:
-        group = SimulatedEngines(seed, size, **options)
+        group = SimulatedEngines(seed, size, damage, fills=fills, outside=outside)
     else:
-        options |= {"trims": True, "changes": kind % 7 > 3}
-        group = SimulatedGroup(seed, size, **options)
+        options |= {"trims": True, "changes": changes}
+        group = SimulatedGroup(
+            seed, size, damage, trims=True, changes=changes, fills=fills, outside=outside
+        )
     told = "".join(f", {name}=True" for name, is_on in options.items() if is_on)
     return _outcome(f"{type(group).__name__}({seed}, {size}{told})", lambda: _group(group))
 
