@@ -247,6 +247,23 @@ def test_a_file_whose_removal_a_crash_undoes_brings_no_message_back() -> None:
     assert readable(reopen(disk)) == kept
 
 
+def test_of_files_that_go_together_the_older_ones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newer ones may have the tombstones of what the older ones had."""
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    for _ in range(10):
+        fill(log, 20)
+        commit(log)
+    oldest, second = log.blocks[0], log.blocks[1]
+    removed: list[str] = []
+    monkeypatch.setattr(disk, "remove", removed.append)
+    for segment in (second, oldest):
+        for seq in range(segment.base, segment.base + segment.places):
+            log.remove(seq, False)
+    commit(log)
+    assert removed == [oldest.path, second.path]
+
+
 def test_what_lies_below_the_front_is_told_by_the_front_alone() -> None:
     disk = SimulatedDisk(Random(1))
     log, _ = holed(disk)

@@ -7,6 +7,7 @@ import pytest
 
 import slipstream
 from slipstream import Server
+from slipstream.server.leaf.connection import LeafConnection
 
 CLIENTS = 8
 ROUNDS = 20
@@ -100,6 +101,8 @@ async def test_who_shares_a_commit_that_is_to_come_is_answered_before_the_server
         (connection,) = [
             one for one in server.runtime.connections if one.facts["port"] == publisher.port
         ]
+        # Some leaf node has connected, and not said anything yet.
+        server.runtime.connections.add(LeafConnection(server.runtime))
         connection.data_received(publisher.message)  # and the server ends before its next round
     await publisher.acknowledged()
     await publisher.close()

@@ -804,7 +804,8 @@ class FileLog(Log):
                 self._saved = b""
                 self._end_due = True
             if error is None or isinstance(error, DiskFullError):  # space counts for more
-                self._unlink([segment.path for segment in emptied])
+                # The older ones first: the others may have the tombstones of what these had.
+                self._unlink([one.path for one in sorted(emptied, key=lambda one: one.base)])
             else:
                 self._emptied += emptied
 

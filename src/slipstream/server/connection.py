@@ -253,6 +253,12 @@ class Connection(asyncio.Protocol):
         if not (self._ending or self.runtime.reads_nothing):
             self._transport.resume_reading()
 
+    def read_on(self) -> None:
+        """Read whatever comes, before this side closes: what nobody reads would cut off the last
+        answer."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def stall(self) -> None:
         """Somebody whom this client writes to does not keep up: let it rest."""
         self.runtime.stalls += 1

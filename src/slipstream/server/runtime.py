@@ -274,8 +274,8 @@ class Runtime:
                 break
             await asyncio.sleep(DRAIN_STEP_SECONDS)
         self.reads_nothing = False
-        for connection in self.connections:  # what nobody reads would cut off the last answer
-            connection.resume_reading()
+        for connection in self.connections:
+            connection.read_on()
 
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that
