@@ -224,7 +224,7 @@ def _cut_again(path: Path, random: Random, library: Path, checked: Checked) -> N
             return
     finally:
         server.kill()
-    records = list(read_trace(trace))
+    records = list(read_trace(trace, was_killed=True))
     for one in records[: random.randint(0, len(records))]:
         model.play(one)
     shutil.rmtree(path / "store")

@@ -21,7 +21,7 @@ from tests.power_cuts.campaign import (
 )
 from tests.power_cuts.disk_model import DiskModel, Loss
 from tests.power_cuts.recorded_server import build_recorder
-from tests.power_cuts.trace import Flag, Kind, Record, read_trace
+from tests.power_cuts.trace import Flag, Kind, Record, TraceError, read_trace
 
 pytestmark = [
     pytest.mark.xdist_group("power_cuts"),  # all look at one recording
@@ -84,6 +84,16 @@ class Forgets:
             if path.endswith(self._suffix):
                 self._concerned.add(key)
         return one.kind in (Kind.SYNC_BEGIN, Kind.SYNC_END) and key in self._concerned
+
+
+def test_the_trace_of_a_server_that_was_killed_may_end_within_a_record(
+    recording: Recording, tmp_path: Path
+) -> None:
+    short = tmp_path / "trace"
+    short.write_bytes(recording.trace.read_bytes()[:-3])
+    assert list(read_trace(short, was_killed=True)) == list(read_trace(recording.trace))[:-1]
+    with pytest.raises(TraceError, match="ends within a record"):
+        list(read_trace(short))
 
 
 @pytest.mark.parametrize("suffix", [".seg", ".log", "/"])

@@ -59,32 +59,37 @@ class TraceError(Exception):
     """The trace is not whole, or has something that the model does not know."""
 
 
-def read_trace(path: Path) -> Iterator[Record]:
-    """Its records, in order. Raises `TraceError`."""
+def read_trace(path: Path, was_killed: bool = False) -> Iterator[Record]:
+    """Its records, in order. Of a server that `was_killed` the system may have written half of the
+    last one. Raises `TraceError`."""
     with path.open("rb") as file:
         while head := file.read(_HEAD.size):
-            if len(head) < _HEAD.size:
+            rest = b""
+            wanted = 0
+            if len(head) == _HEAD.size:
+                (
+                    time,
+                    kind,
+                    flags,
+                    process,
+                    thread,
+                    fd,
+                    path_size,
+                    other_size,
+                    number,
+                    offset,
+                    size,
+                ) = _HEAD.unpack(head)
+                data_size = size if kind == Kind.WRITE else 0
+                wanted = path_size + other_size + data_size
+                rest = file.read(wanted)
+            if len(head) < _HEAD.size or len(rest) < wanted:
+                if was_killed:
+                    return
                 raise TraceError(f"{path} ends within a record")
-            (
-                time,
-                kind,
-                flags,
-                process,
-                thread,
-                fd,
-                path_size,
-                other_size,
-                number,
-                offset,
-                size,
-            ) = _HEAD.unpack(head)
-            name = file.read(path_size).decode("utf-8", "surrogateescape")
-            other = file.read(other_size).decode("utf-8", "surrogateescape")
-            data = b""
-            if kind == Kind.WRITE:
-                data = file.read(size)
-                if len(data) < size:
-                    raise TraceError(f"{path} ends within a write")
+            name = rest[:path_size].decode("utf-8", "surrogateescape")
+            other = rest[path_size : path_size + other_size].decode("utf-8", "surrogateescape")
+            data = rest[path_size + other_size :]
             if kind == Kind.UNKNOWN:
                 raise TraceError(f"the server has used what the model does not know: {name}")
             yield Record(
