@@ -238,7 +238,8 @@ def test_damage_that_is_repaired_is_nothing(seed: int) -> None:
 def test_a_member_that_has_lost_its_end_and_counts_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(LogReplica, "is_whole", property(lambda log: not log.damaged))
+    for name in ("is_whole", "counts"):
+        monkeypatch.setattr(LogReplica, name, property(lambda log: not log.damaged))
     monkeypatch.setattr(LogReplica, "is_short", False, raising=False)
     assert is_found(LOST, damaged)
 

@@ -66,3 +66,8 @@ def test_much_happens_in_some_lives() -> None:
         "fetch", "settle", "remove", "end", "floor",
     }  # fmt: skip
     assert any(not call.is_known for group in groups for call in group.history.calls)
+
+
+def test_damage_of_what_is_known_to_be_committed_keeps_no_group_from_a_leader() -> None:
+    """The others had trimmed the entry, and with two of five gone all that were left are needed."""
+    SimulatedEngines(4079, 5, damage=True, fills=True).run(6)

@@ -65,6 +65,11 @@ def test_disks_that_are_full_for_a_while_cost_nothing(size: int, first: int) -> 
         SimulatedGroup(seed, size, trims=seed % 2 == 1, fills=True).run(SECONDS)
 
 
+def test_a_log_that_was_made_whole_is_so_for_the_next_start_too() -> None:
+    """It crashed soon after that, and another server was gone."""
+    SimulatedGroup(8474, 3, damage=True, trims=True).run(6)
+
+
 def test_the_same_seed_gives_the_same_life() -> None:
     lives = [SimulatedGroup(7, 3).run(SECONDS).story for _ in range(2)]
     assert lives[0] == lives[1]

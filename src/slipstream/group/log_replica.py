@@ -18,7 +18,8 @@ It is committed, so each leader has it, or has a base behind it.
 is fetched from another server and has to have the chain that the next entry names. Where the log
 ends before what is known to have been synced, the end is lost (`is_short`). A torn end that nobody
 was told of is cut. Who is damaged or short may have answered for what it does not have any more, so
-its log counts in no seal, and it does not lead; a leader makes it whole again.
+its log counts in no seal, unless what is damaged is known to be committed, and it does not lead; a
+leader makes it whole again.
 """
 
 from collections import deque
@@ -73,6 +74,12 @@ class LogReplica:
         """Whether it has everything that it has answered for, as an entry or behind its base. That
         is so while a checkpoint is installed, too: what that replaces was made from entries."""
         return not self.damaged and not self.is_short
+
+    @property
+    def counts(self) -> bool:
+        """Whether its end says which entries it has answered for: what is damaged is known to be
+        committed, and so behind the end of each leader."""
+        return not self.is_short and all(index <= self.committed for index in self.damaged)
 
     # -- read ------------------------------------------------------------------------------------
 
@@ -233,8 +240,11 @@ class LogReplica:
     def holds_up_to(self, index: int) -> None:
         """A leader's log went up to `index` after this server had started; if this one agrees with
         it that far, nothing is short any more."""
-        if min(self._agreed, self.synced) >= index:
+        if self.is_short and min(self._agreed, self.synced) >= index:
             self.is_short = False
+            # Kept at once: a start that found the old end would take the log for short again.
+            state = self._outbox.state
+            self._outbox.keep(msgspec.structs.replace(state, synced=self.synced))
 
     # -- the beginning goes ----------------------------------------------------------------------
 

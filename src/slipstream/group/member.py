@@ -601,11 +601,11 @@ class Member:
     def _answer_candidate(self, now: int, sender: str, message: AskSeal | Seal | Fetch) -> None:
         match message:
             case AskSeal(attempt, end, takes_damaged):
-                is_whole = self.log.is_whole
+                counts = self.log.counts
                 if end < self.log.base.index:
                     self._outbox.send(sender, Trimmed(self.log.base.index))
-                elif (is_whole or takes_damaged) and self._promise.is_over(now):
-                    self._outbox.send(sender, WouldSeal(attempt, is_whole))
+                elif (counts or takes_damaged) and self._promise.is_over(now):
+                    self._outbox.send(sender, WouldSeal(attempt, counts))
             case Seal():
                 self._seal(now, sender, message)
             case Fetch(epoch, first, count):
@@ -620,17 +620,17 @@ class Member:
                         self._leader.asked_for_gone(now, sender)
 
     def _seal(self, now: int, sender: str, message: Seal) -> None:
-        sealed, epoch, is_whole = self.log.sealed, message.epoch, self.log.is_whole
+        sealed, epoch, counts = self.log.sealed, message.epoch, self.log.counts
         if epoch < sealed:
             self._outbox.send(sender, Refused(epoch, sealed))
             return
-        may_count = is_whole or message.takes_damaged
+        may_count = counts or message.takes_damaged
         if not may_count or (epoch > sealed and not self._promise.is_over(now)):
             return  # it is asked again
         self.log.seal(epoch)
         if epoch > sealed and sender != self.name:
             self._follow(now, "")
-        self._outbox.send_synced(sender, Sealed(epoch, self.log.end, is_whole))
+        self._outbox.send_synced(sender, Sealed(epoch, self.log.end, counts))
 
     def _hear_as_candidate(
         self, now: int, sender: str, message: WouldSeal | Sealed | Fetched
