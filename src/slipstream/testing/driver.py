@@ -308,6 +308,8 @@ class Client:
             if not answers and settle is not None:
                 settle()
                 answers = self.take()
+                if "error" in answers[0].json():  # what it waited for has failed
+                    answers = self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", asked)
             assert len(answers) == 1, answers
             answer = answers[0].json()
             if "error" in answer:
