@@ -362,9 +362,9 @@ def test_a_stream_that_is_deleted_meanwhile_is_not_found(client: Client) -> None
     assert answer["error"]["err_code"] == 10059
 
 
-def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_looking(
-    disk: SimulatedDisk,
-) -> None:
+def remove_on_a_full_disk(disk: SimulatedDisk) -> tuple[Client, int]:
+    """A client of a server with 80 messages that has removed some, and the one whose removal the
+    disk had no space to record."""
     client = Driver(disk).start().client()
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
     for _ in range(80):
@@ -374,6 +374,13 @@ def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_looking(
     seq = 2
     while "error" not in client.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True}):
         seq += 2
+    return client, seq
+
+
+def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_looking(
+    disk: SimulatedDisk,
+) -> None:
+    client, _ = remove_on_a_full_disk(disk)
     removal = encode("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":79,"no_erase":true}', "_INBOX.t.d")
     client.send(removal + encode("$JS.API.STREAM.INFO.S", b"", "_INBOX.t.i"))
     assert [m.json()["state"]["last_seq"] for m in client.take() if m.subject[-1] == "i"] == [80]
@@ -382,15 +389,8 @@ def test_a_full_disk_that_cannot_record_removals_keeps_nobody_from_looking(
 def test_what_a_full_disk_could_not_record_is_recorded_before_it_is_shown(
     disk: SimulatedDisk,
 ) -> None:
-    client = Driver(disk).start().client()
-    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
-    for _ in range(80):
-        client.store("s.a", b"x")
-    client.driver.advance(4 * SECOND)
-    plenty, disk.capacity = disk.capacity, disk.used()
-    seq = 2
-    while "error" not in client.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True}):
-        seq += 2
+    plenty = disk.capacity
+    client, seq = remove_on_a_full_disk(disk)
     disk.capacity = plenty
     shown = client.api("STREAM.INFO.S", {"deleted_details": True})["state"]
     assert seq in shown["deleted"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
+from typing import BinaryIO
 
 _HEAD = struct.Struct("<QIIIIiIIIqQ")
 
@@ -64,35 +65,43 @@ def read_trace(path: Path, was_killed: bool = False) -> Iterator[Record]:
     last one. Raises `TraceError`."""
     with path.open("rb") as file:
         while head := file.read(_HEAD.size):
-            rest = b""
-            wanted = 0
-            if len(head) == _HEAD.size:
-                (
-                    time,
-                    kind,
-                    flags,
-                    process,
-                    thread,
-                    fd,
-                    path_size,
-                    other_size,
-                    number,
-                    offset,
-                    size,
-                ) = _HEAD.unpack(head)
-                data_size = size if kind == Kind.WRITE else 0
-                wanted = path_size + other_size + data_size
-                rest = file.read(wanted)
-            if len(head) < _HEAD.size or len(rest) < wanted:
+            try:
+                yield _read_record(head, file)
+            except EOFError:
                 if was_killed:
                     return
-                raise TraceError(f"{path} ends within a record")
-            name = rest[:path_size].decode("utf-8", "surrogateescape")
-            other = rest[path_size : path_size + other_size].decode("utf-8", "surrogateescape")
-            data = rest[path_size + other_size :]
-            if kind == Kind.UNKNOWN:
-                raise TraceError(f"the server has used what the model does not know: {name}")
-            yield Record(
-                time, Kind(kind), Flag(flags), process, thread, fd, number, offset, size,
-                name, other, data,
-            )  # fmt: skip
+                raise TraceError(f"{path} ends within a record") from None
+
+
+def _read_record(head: bytes, file: BinaryIO) -> Record:
+    if len(head) < _HEAD.size:
+        raise EOFError
+    (
+        time,
+        kind,
+        flags,
+        process,
+        thread,
+        fd,
+        path_size,
+        other_size,
+        number,
+        offset,
+        size,
+    ) = _HEAD.unpack(head)
+    name = _read_whole(file, path_size).decode("utf-8", "surrogateescape")
+    other = _read_whole(file, other_size).decode("utf-8", "surrogateescape")
+    data = _read_whole(file, size if kind == Kind.WRITE else 0)
+    if kind == Kind.UNKNOWN:
+        raise TraceError(f"the server has used what the model does not know: {name}")
+    return Record(
+        time, Kind(kind), Flag(flags), process, thread, fd, number, offset, size,
+        name, other, data,
+    )  # fmt: skip
+
+
+def _read_whole(file: BinaryIO, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data

@@ -392,7 +392,14 @@ class _Found:
         log.last_ts = self.last_ts
         log.messages = sum(segment.live for segment in log.blocks)
         log.bytes = sum(segment.bytes for segment in log.blocks)
-        missing = self._missing()
+        uncovered = self._uncovered()
+        known = 0 if self.end is None else self.end.last_seq
+        missing = [(first, min(last, known)) for first, last in uncovered if first <= known]
+        # Sequences were given out, and never durable, of which only the name of a segment tells:
+        # one that is gone now, or one that will be durable, so that they would be missed.
+        tells_more = 0 < self.named_seq == log.last_seq or any(
+            last > known for _, last in uncovered
+        )
         log.replaying = True
         self._find_first()
         log.drop_below(self.front)
@@ -404,7 +411,7 @@ class _Found:
         for segment in self.unfooted:
             if segment.live:
                 log.request_footer(segment, log.active_base())
-        self._go_on(missing)
+        self._go_on(missing, tells_more)
         if self.rewritten is not None and self.joint is not None:
             self.joint.add(log.directory, self.rewritten)
 
@@ -462,18 +469,18 @@ class _Found:
             raise
         rewritten.cut()
 
-    def _missing(self, last_seq: int = 0) -> list[tuple[int, int]]:
-        """What the record of the log's end knows, and no segment has, and nothing has removed; with
-        `last_seq` as if it knew of the sequences up to there."""
+    def _uncovered(self) -> list[tuple[int, int]]:
+        """What no segment has, and nothing has removed, of the sequences that the record of the
+        log's end knows and those up to the last one here. Without a record nothing is missed."""
         if self.end is None:
             return []
-        end = replace(self.end, last_seq=max(self.end.last_seq, last_seq))
+        end = replace(self.end, last_seq=max(self.end.last_seq, self.last_seq))
         covered = [(segment.base, end_of(segment)) for segment in self.log.blocks]
         covered += [(1, self.front - 1), *self.log.lost.ranges]
         covered += [(first, after - 1) for first, after, _ in self.removed]
         return end.missing(covered)
 
-    def _go_on(self, missing: list[tuple[int, int]]) -> None:
+    def _go_on(self, missing: list[tuple[int, int]], tells_more: bool) -> None:
         """Count what is missing as lost, and give no sequence out again."""
         log = self.log
         for first, last in missing:
@@ -482,22 +489,12 @@ class _Found:
         last_seq = self._last_known()
         if last_seq > log.last_seq:
             log.go_on_after(last_seq)
-        if is_damaged or self._tells_more():
+        if is_damaged or tells_more:
             log.keep_end_at_once()
         elif log.blocks or self.end is not None:
             # A crash before that is saved finds what this start has found. With many streams to
             # open, the syncs would be what a start takes longest for.
             log.keep_end_later()
-
-    def _tells_more(self) -> bool:
-        """Whether sequences were given out, and never durable, of which only the name of a segment
-        tells: one that is gone now, or one that will be durable, so that they would be missed."""
-        log = self.log
-        if 0 < self.named_seq == log.last_seq:
-            return True
-        if self.end is None or self.end.last_seq >= log.last_seq:
-            return False
-        return bool(self._missing(log.last_seq))
 
     def _is_damaged(self) -> bool:
         """Whether something was found to be lost."""

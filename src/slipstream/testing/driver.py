@@ -300,16 +300,17 @@ class Client:
     def messages(self, stream: str, settle: Callable[[], None] | None = None) -> dict[int, Message]:
         """All that a stream gives out by its API, by sequence. `settle` has the disk do what an
         answer may wait for."""
+        subject = f"$JS.API.STREAM.MSG.GET.{stream}"
         found: dict[int, Message] = {}
         seq = 0
         while True:
             asked = {"seq": seq + 1, "next_by_subj": ">"}
-            answers = self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", asked)
+            answers = self.ask(subject, asked)
             if not answers and settle is not None:
                 settle()
                 answers = self.take()
                 if "error" in answers[0].json():  # what it waited for has failed
-                    answers = self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", asked)
+                    answers = self.ask(subject, asked)
             assert len(answers) == 1, answers
             answer = answers[0].json()
             if "error" in answer:

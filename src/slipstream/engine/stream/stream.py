@@ -574,8 +574,6 @@ class Stream(Service):
             return False
         if self.ack_at_once or self.store is None:
             return True
-        if self.ttls is not None and self.ttls.owes_commit:
-            return False
         if self._owes_removals:
             return False
         return not (self.dirty or self.progress.under_way or self.progress.again)
@@ -583,6 +581,8 @@ class Stream(Service):
     @property
     def _owes_removals(self) -> bool:
         """Whether something was removed, and no batch tells of it or is about to."""
+        if self.ttls is not None and self.ttls.owes_commit:
+            return True
         return self.log.untold and self.log.owes_removals()
 
     def when_settled(self, done: Callable[[StorageError | None], None]) -> None:
@@ -596,11 +596,9 @@ class Stream(Service):
             self._when_batched(settled)
 
     def _when_batched(self, settled: "Looker") -> None:
-        owes = self.ttls is not None and self.ttls.owes_commit
-        owes = owes or self._owes_removals
         progress = self.progress
         is_next = self.dirty or progress.again  # the batch under way does not cover all of it
-        if is_next or self._changed or owes or not progress.under_way:
+        if is_next or self._changed or self._owes_removals or not progress.under_way:
             self.when_durable(settled)
         else:
             self._covered.append((self._prepared, [settled]))
