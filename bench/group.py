@@ -1,13 +1,16 @@
 """Three servers that act as one, beside three nats-servers with streams of three replicas:
 ``python -m bench.group [--rounds N] [--load WORDS] [--group NAME]``.
 
-Both groups run on this machine, one after the other in each round, in turn first. Clients connect
-to the server that leads the stream. Prints a table of medians; a load that fails says so.
+The groups run on this machine, one after the other in each round, in turn first. Clients connect
+to the server that leads the stream. Beside them runs a group that does nothing but sync what is
+published on a majority (`ideal_group.rs`): the limit of both publishes here. Prints a table of
+medians; a load that fails says so.
 """
 
 import argparse
 import contextlib
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -20,6 +23,7 @@ from typing import Any
 import slipstream
 import slipstream.sync
 from bench.loads import run_loadgen
+from bench.programs import IDEAL_GROUP, build_programs
 from bench.servers import NATS_SERVER, check_installed
 from slipstream.server.replica.free_ports import free_ports
 
@@ -74,6 +78,11 @@ class Group:
         self._processes[name].wait()
 
     @property
+    def loads(self) -> "dict[str, Load]":
+        """Those that it is measured with."""
+        return LOADS
+
+    @property
     def urls(self) -> list[str]:
         """Of all three."""
         return [f"nats://{LOCAL}:{port}" for port in self.ports]
@@ -100,10 +109,34 @@ class Group:
         return f"n{self.ports.index(int(address.rpartition(':')[2])) + 1}"
 
 
+class IdealGroup(Group):
+    """A leader that has its followers by itself, and knows no streams."""
+
+    def start(self, name: str) -> None:
+        if name == "n1":
+            words = ["-p", str(self.ports[0]), "--directory", str(self._directory)]
+            self._processes[name] = subprocess.Popen([*self._command, *words])
+
+    def make_stream(self, name: str, subject: str) -> str:
+        until = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                socket.create_connection((LOCAL, self.ports[0])).close()
+                return f"{LOCAL}:{self.ports[0]}"
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.2)
+
+    @property
+    def loads(self) -> "dict[str, Load]":
+        return {name: load for name, load in LOADS.items() if load in (publish, publish_one)}
+
+
 def publish(group: Group) -> float:
     """Messages a second, 1000 on their way."""
     address = group.make_stream("P", "p.>")
-    n = 300_000 if group.name == "slipstream" else 60_000
+    n = 60_000 if group.name.startswith("nats-server") else 300_000
     return run_loadgen(address, "jspub", n=n, size=SIZE, subject="p.a", window=1000)["per_sec"]
 
 
@@ -151,7 +184,8 @@ def kill(group: Group) -> float:
                 return time.perf_counter() - begin
 
 
-LOADS: dict[str, Callable[[Group], float]] = {
+Load = Callable[[Group], float]
+LOADS: dict[str, Load] = {
     "publish, window 1000 (per second)": publish,
     "publish, window 1: p50 (ms)": publish_one,
     "pull 500 and acknowledge (per second)": pull,
@@ -163,6 +197,7 @@ SLIPSTREAM_COMMAND = [sys.executable, "-m", "slipstream", "serve"]
 
 def groups() -> Iterator[Group]:
     """One of each kind."""
+    yield IdealGroup("limit", [str(IDEAL_GROUP)])
     yield Group("slipstream", SLIPSTREAM_COMMAND)
     yield Group("nats-server", NATS_SERVER.command)
     yield Group("nats-server always", NATS_SERVER.command, ", sync_interval: always")
@@ -176,6 +211,7 @@ def main() -> None:
     parser.add_argument("--group", default="", help="only groups with this in their name")
     options = parser.parse_args()
     check_installed()
+    build_programs()
     loads = {name: load for name, load in LOADS.items() if options.load in name}
     found: dict[str, dict[str, list[float]]] = {name: {} for name in loads}
     for number in range(options.rounds):
@@ -183,6 +219,8 @@ def main() -> None:
         for group in contenders if number % 2 == 0 else reversed(contenders):
             with group:
                 for name, measure in loads.items():
+                    if name not in group.loads:
+                        continue
                     try:
                         figure = measure(group)
                     except (RuntimeError, slipstream.Error) as error:

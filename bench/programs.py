@@ -1,7 +1,8 @@
-"""The two small Rust programs of the benchmark, built when needed.
+"""The small Rust programs of the benchmark, built when needed.
 
 `loadgen` drives a server; `ideal` is a server that does nothing, whose figures are the upper bound
-of a load on this machine.
+of a load on this machine; `ideal_group` is three that do nothing but have what is published synced
+on a majority of them.
 """
 
 import shutil
@@ -13,11 +14,12 @@ HERE = Path(__file__).parent
 BUILT = HERE.parent / "build"
 LOADGEN = BUILT / "loadgen"
 IDEAL = BUILT / "ideal"
+IDEAL_GROUP = BUILT / "ideal_group"
 
 
 def build_programs() -> None:
     """Compile what is missing or out of date; end with a clear message if there is no compiler."""
-    for program in (LOADGEN, IDEAL):
+    for program in (LOADGEN, IDEAL, IDEAL_GROUP):
         source = HERE / f"{program.name}.rs"
         if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
             continue

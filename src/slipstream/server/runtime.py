@@ -38,6 +38,9 @@ LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may an
 ROUND_STEPS_MIN = 2_000
 # Has what it is given run, and does not wait; done once what that has written is durable.
 RunGathered = Callable[[Callable[[], None]], "Future[None]"]
+# In a group a batch waits for other servers, and the disk is idle meanwhile. So what gathers behind
+# it follows sooner: of clients with 1,000 messages of 128 bytes on their way, half of these.
+GROUP_QUEUED_BYTES_MIN = 64 * 1024
 OPENING_THREADS = 16  # open logs at a start, where each of them waits for the disk
 
 
@@ -179,6 +182,7 @@ class Runtime:
         self.run_gathered = run_gathered
         self.disk_thread.runs_here = False  # each sync waits for other servers
         self.disk_thread.runs_ahead = runs_ahead
+        self.engine.commit.queued_bytes_min = GROUP_QUEUED_BYTES_MIN
         self.store = Store(disk, directory, threads=OPENING_THREADS)
         return self.store
 
