@@ -10,6 +10,7 @@ DICTIONARY = [
     b"NATS/1.0\r\n", b"NATS/1.0 204 EOB\r\n", b"Nats-Stream: S\r\n", b"Nats-Subject: a.b\r\n",
     b"Nats-Sequence: 7\r\n", b"Nats-Time-Stamp: 2026-03-01T12:00:00.5Z\r\n", b"\r\n",
     b"Nats-Num-Pending: 3\r\n", b"Nats-Last-Sequence: 0\r\n", b"$JS.ACK.S.c.1.42.5.17.9",
+    b"NATS/1.0\r\nSlipstream-Packed: 2\r\n", struct.pack("<QqIIH", 7, 9, 0, 1, 3),
     b"$JS.ACK._.hash.S.c.1.43.6.17.8.x", b"+01:00", b"-23:59", b"9223372036854775807",
 ]  # fmt: skip
 STEPS_MAX = 12
@@ -19,6 +20,10 @@ _DIRECT = (
     b"Nats-Time-Stamp: 2026-03-01T12:00:00.5Z\r\nNats-Num-Pending: 3\r\n"
     b"Nats-Last-Sequence: 0\r\n\r\n"
 )
+_PACKED = (
+    b"NATS/1.0\r\nSlipstream-Packed: 1\r\nNats-Num-Pending: 3\r\nNats-Last-Sequence: 0\r\n\r\n"
+)
+_PACKED_ROW = struct.pack("<QqIIH", 7, 9, 18, 1, 3) + b"a.bNATS/1.0\r\nA: b\r\n\r\nx"
 _REPLY = b"$JS.ACK.S.c.1.42.5.1700000000000000001.9"
 
 
@@ -27,6 +32,11 @@ def seeds() -> list[bytes]:
     size = len(_DIRECT).to_bytes(2, "big")
     return [
         bytes([0, 63, 0, 0]) + size + _DIRECT + b"\4body",
+        bytes([0, 63, 0, 0])
+        + len(_PACKED).to_bytes(2, "big")
+        + _PACKED
+        + bytes([len(_PACKED_ROW)])
+        + _PACKED_ROW,
         bytes([0, 63, 0, 1, 3]) + b"a.b" + bytes([0, len(_REPLY)]) + _REPLY + b"\0\0\4body",
         bytes([0, 63, 0, 1, 3])
         + b"a.b"
@@ -84,7 +94,7 @@ def _frame(columns: Any, choices: Choices) -> object:
         block, body = choices.text(1000), choices.text(30)
         data, edges = _cut(block, body, choices)
         return outcome(IndexError, columns.add_delivered, subject, reply, data, *edges)
-    block, body = choices.text(1000), choices.text(30)
+    block, body = choices.text(1000), choices.text(120)
     data, edges = _cut(block, body, choices)
     return outcome(IndexError, columns.add_direct, data, *edges)
 

@@ -1,5 +1,7 @@
 """Direct get: headers, batches, statuses, byte for byte (docs/protocol/streams.md#direct-get)."""
 
+import itertools
+import struct
 from random import Random
 from typing import Any
 
@@ -206,6 +208,121 @@ def test_a_batch_that_is_read_from_the_disk_waits_for_a_client_that_is_behind() 
         assert more
         before += more
     assert before[-1].status == "204 EOB"
+
+
+# -- packed batches: docs/protocol/streams.md#packed-batches ------------------------------------
+
+Row = tuple[int, bytes, bytes, bytes]  # sequence, subject, headers, body
+
+
+def unpacked(answer: Message) -> list[Row]:
+    """The messages in a packed answer, each of which has the time of all."""
+    rows: list[Row] = []
+    at, data = 0, answer.body
+    while at < len(data):
+        sequence, timestamp, header, body, subject = struct.unpack_from("<QqIIH", data, at)
+        assert timestamp == 1_700_000_000 * SECOND
+        ends = [at := at + 26, at := at + subject, at := at + header, at := at + body]
+        parts = [data[start:end] for start, end in itertools.pairwise(ends)]
+        rows.append((sequence, parts[0], parts[1], parts[2]))
+    assert len(rows) == int(answer.fields["Slipstream-Packed"])
+    return rows
+
+
+def rows_of(answers: list[Message]) -> list[Row]:
+    """The messages in packed answers and others. Each says which one is before it."""
+    rows: list[Row] = []
+    last = 0
+    for answer in answers:
+        assert int(answer.fields["Nats-Last-Sequence"]) == last
+        if "Slipstream-Packed" in answer.fields:
+            rows += unpacked(answer)
+        else:
+            sequence, subject = answer.fields["Nats-Sequence"], answer.fields["Nats-Subject"]
+            own = answer.header[: answer.header.index(b"Nats-Stream")] + b"\r\n"
+            own = own if own.count(b":") else b""
+            rows.append((int(sequence), subject.encode(), own, answer.body))
+        last = rows[-1][0]
+    return rows
+
+
+def test_a_packed_batch_is_one_answer_and_the_same_end(full: Client) -> None:
+    packed, end = ask(full, {"batch": 2, "seq": 2, "packed": True})
+    assert packed.header == (
+        b"NATS/1.0\r\nSlipstream-Packed: 2\r\nNats-Num-Pending: 2\r\nNats-Last-Sequence: 0\r\n\r\n"
+    )
+    assert unpacked(packed) == [
+        (2, b"s.1", b"NATS/1.0\r\nX: 1\r\n\r\n", b"body 2"),
+        (4, b"s.1", b"NATS/1.0\r\nX: 3\r\n\r\n", b"body 4"),
+    ]
+    assert end.header == b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 2\r\nNats-Last-Sequence: 4\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"batch": 100, "seq": 1},
+        {"batch": 100, "next_by_subj": "s.0"},
+        {"batch": 2, "start_time": STAMP},
+        {"batch": 9, "seq": 1, "max_bytes": 1},
+        {"batch": 9, "seq": 1, "max_bytes": 30},
+        {"batch": 9, "seq": 7},
+    ],
+)
+def test_packed_or_not_a_batch_brings_the_same(full: Client, asked: dict[str, Any]) -> None:
+    *plain, end = ask(full, asked)
+    *packed, same_end = ask(full, asked | {"packed": True})
+    assert rows_of(packed) == rows_of(plain)
+    assert same_end.header == end.header
+    assert len(packed) <= 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"seq": 2}, {"batch": 9, "seq": 1, "no_hdr": True}, {"multi_last": ["s.>"]}],
+)
+def test_what_is_no_batch_with_headers_is_not_packed(full: Client, asked: dict[str, Any]) -> None:
+    plain, packed = ask(full, asked), ask(full, asked | {"packed": True})
+    assert [(one.header, one.body) for one in packed] == [(one.header, one.body) for one in plain]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_large_messages_stay_alone_among_packed_ones(is_cold: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    bodies = [bytes([n % 256]) * (70_000 if n % 7 == 3 else n % 11 * 900) for n in range(300)]
+    for body in bodies:
+        client.send(b"PUB S %d\r\n%b\r\n" % (len(body), body))
+    client.take()
+    disk.is_cold = is_cold
+    *answers, end = ask(client, {"batch": 1000, "seq": 1, "packed": True})
+    assert rows_of(answers) == [(n, b"S", b"", body) for n, body in enumerate(bodies, 1)]
+    assert end.fields["Nats-Num-Pending"] == "0"
+    alone = [one for one in answers if "Nats-Sequence" in one.fields]
+    assert [len(one.body) for one in alone] == [len(body) for body in bodies if len(body) > 65_535]
+    assert all(len(one.body) < 320 * 1024 for one in answers)
+
+
+def test_a_packed_batch_waits_for_a_client_that_is_behind() -> None:
+    driver = Driver().start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory", "allow_direct": True})
+    for _ in range(100):
+        client.send(b"PUB S 10000\r\n%b\r\n" % (b"x" * 10_000) * 8)
+    client.take()
+    client.transport.backlog = 32 * 1024 * 1024
+    client.publish("$JS.API.DIRECT.GET.S", b'{"batch":1000,"seq":1,"packed":true}', "_INBOX.t.big")
+    before = client.take()
+    assert 0 < len(rows_of(before)) < 800
+    assert driver.engine.turn.ready == []
+    client.transport.backlog = 0
+    client.session.drained()
+    driver.finish()
+    *after, end = client.take()
+    assert len(rows_of([*before, *after])) == 800
+    assert end.status == "204 EOB"
 
 
 # -- the last of each subject ------------------------------------------------------------------

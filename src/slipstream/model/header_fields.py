@@ -50,4 +50,5 @@ NATS_UPTO_SEQUENCE = b"Nats-UpTo-Sequence"
 TRACEPARENT = b"traceparent"
 TRACEPARENT_IN_GO = b"Traceparent"
 TRACESTATE = b"tracestate"
+SLIPSTREAM_PACKED = b"Slipstream-Packed"  # how many messages are in one answer to a direct get
 SLIPSTREAM_DEAD_PREFIX = b"Slipstream-Dead-"  # of what a server adds to a dead letter

@@ -1,5 +1,6 @@
 """Frames become Arrow columns, on raw memory as in the plain twin."""
 
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,6 +54,25 @@ def add_direct(columns: Any, block: bytes, body: bytes = b"body") -> int:
     data = b"before" + block + body + b"\r\nafter"
     start = len(b"before")
     return int(columns.add_direct(data, start, start + len(block), start + len(block) + len(body)))
+
+
+Packed = tuple[int, int, bytes, bytes, bytes]  # sequence, time, subject, headers, body
+
+
+def add_packed(
+    columns: Any, rows: list[Packed], previous: object = 0, pending: object = 3, cut: int = 0
+) -> int:
+    """Add an answer with these messages, without its last `cut` bytes."""
+    body = b"".join(
+        struct.pack("<QqIIH", sequence, time, len(block), len(data), len(subject))
+        + subject
+        + block
+        + data
+        for sequence, time, subject, block, data in rows
+    )
+    head = f"NATS/1.0\r\nSlipstream-Packed: {len(rows)}\r\nNats-Num-Pending: {pending}\r\n"
+    block = f"{head}Nats-Last-Sequence: {previous}\r\n\r\n".encode()
+    return add_direct(columns, block, body[: len(body) - cut])
 
 
 def add_delivered(columns: Any, reply: bytes, block: bytes = b"", body: bytes = b"body") -> int:
@@ -192,7 +212,8 @@ LINES = st.lists(
     st.one_of(
         st.binary(max_size=12),
         st.tuples(
-            st.sampled_from([b"A", b"B", b"Nats-Subject", b"\xff"]), st.binary(max_size=6)
+            st.sampled_from([b"A", b"B", b"Nats-Subject", b"Slipstream-Packed", b"\xff"]),
+            st.binary(max_size=6),
         ).map(b":".join),
         st.sampled_from(
             [b"Nats-Sequence: 4", b"Nats-Subject: x", b"Nats-Time-Stamp: 2026-01-01T00:00:00Z"]
@@ -201,9 +222,63 @@ LINES = st.lists(
     max_size=8,
 ).map(lambda lines: b"".join(line + b"\r\n" for line in lines))
 CALLS = st.one_of(
+    st.tuples(st.just("packed"), LINES, st.binary(max_size=20), st.booleans()),
     st.tuples(st.just("direct"), LINES, st.binary(max_size=20), st.booleans()),
     st.tuples(st.just("delivered"), LINES, st.binary(max_size=20), st.booleans()),
 )
+
+
+NOON = 1_772_366_400_000_000_000
+PACKED_ROWS: list[Packed] = [
+    (7, NOON, b"a.b", b"NATS/1.0\r\nKind: order\r\n\r\n", b"one"),
+    (9, NOON + 1, b"a", b"", b""),
+]
+
+
+def test_a_packed_answer_brings_its_messages(columns: Any) -> None:
+    assert add_packed(columns, PACKED_ROWS) == ADDED
+    assert (columns.rows, columns.sequence, columns.expected, columns.pending) == (2, 9, 9, 3)
+    taken = columns.take()
+    assert taken["sequence"] == (struct.pack("<2q", 7, 9),)
+    assert taken["timestamp"] == (struct.pack("<2q", NOON, NOON + 1),)
+    assert taken["subject"] == (struct.pack("<3i", 0, 3, 4), b"a.ba")
+    assert taken["data"] == (struct.pack("<3i", 0, 3, 3), b"one")
+    assert taken["headers"][2] == b"Kind"
+
+
+def test_a_packed_answer_behind_one_that_was_lost_is_a_gap(columns: Any) -> None:
+    assert add_packed(columns, PACKED_ROWS[:1]) == ADDED
+    assert add_packed(columns, PACKED_ROWS[1:], previous=8) == GAP
+    assert add_packed(columns, PACKED_ROWS[1:], previous="") == GAP
+    assert columns.rows == 1
+    assert add_packed(columns, PACKED_ROWS[1:], previous=7) == ADDED
+
+
+def test_a_packed_answer_is_read_to_where_it_goes_beyond(columns: Any) -> None:
+    columns.last_wanted = 8
+    assert add_packed(columns, PACKED_ROWS) == BEYOND
+    assert (columns.rows, columns.sequence) == (1, 7)
+    columns.last_wanted, columns.time_end = 100, NOON + 1
+    assert add_packed(columns, [(8, NOON, b"a", b"", b""), PACKED_ROWS[1]], previous=7) == BEYOND
+    assert columns.rows == 2
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 29, 30, 31])
+def test_a_packed_answer_that_ends_early_is_malformed(columns: Any, cut: int) -> None:
+    found = add_packed(columns, [PACKED_ROWS[1], PACKED_ROWS[0]], cut=cut)
+    assert found == MALFORMED
+    assert columns.rows == 1
+
+
+def test_a_sequence_beyond_63_bits_is_malformed(columns: Any) -> None:
+    assert add_packed(columns, [(2**63, NOON, b"a", b"", b"")]) == MALFORMED
+
+
+def test_a_message_that_calls_itself_packed_is_one_message(columns: Any) -> None:
+    own = b"Kind: order\r\nSlipstream-Packed: 2\r\n"
+    assert add_direct(columns, direct(own=own)) == ADDED
+    assert columns.rows == 1
+    assert columns.take()["headers"][2] == b"KindSlipstream-Packed"
 
 
 @given(st.lists(CALLS, max_size=8), st.integers(0, 63))
@@ -212,7 +287,12 @@ def test_both_builds_make_the_same_columns(
 ) -> None:
     ours, twin = MessageColumns(wanted), PlainColumns(wanted)
     for kind, lines, body, proper in calls:
-        if kind == "direct":
+        if kind == "packed":
+            block = b"NATS/1.0\r\n" + lines + b"\r\n"
+            rows = [(ours.sequence + n, n, b"s\xe9"[:n], block, body) for n in (1, 2)]
+            cut = 0 if proper else len(body) + len(lines) % 60
+            results = [add_packed(made, rows, made.expected, cut=cut) for made in (ours, twin)]
+        elif kind == "direct":
             block = direct(ours.sequence + 1, previous=ours.expected, own=lines)
             block = block if proper else b"NATS/1.0\r\n" + lines + b"\r\n"
             results = [add_direct(made, block, body) for made in (ours, twin)]

@@ -7,7 +7,9 @@ for headers. Two kinds of frames are understood, and both say what they are:
 
 * the answers of a batched direct get carry sequence, time and subject in headers that the server
   appended to the message's own (docs/protocol/streams.md#direct-get); these are taken off again.
-  Each names the message before it, so that one which was lost on the way shows (`GAP`).
+  Each names the message before it, so that one which was lost on the way shows (`GAP`). A server
+  that packs them brings many in one answer (#packed-batches), which is read to where it goes beyond
+  what is wanted.
 * deliveries of a consumer carry them in the acknowledgement subject
   (docs/protocol/consumers.md#acknowledgement-subjects), and count
   up a number of their own when the consumer is an ordered one.
@@ -27,6 +29,7 @@ from slipstream.model.header_fields import (
     NATS_STREAM,
     NATS_SUBJECT,
     NATS_TIME_STAMP,
+    SLIPSTREAM_PACKED,
 )
 from slipstream.wire.headers import fields as fields_of
 
@@ -52,7 +55,9 @@ _ADDED_BY_DIRECT_GET = {
     NATS_TIME_STAMP,
     NATS_NUM_PENDING,
     NATS_LAST_SEQUENCE,
+    SLIPSTREAM_PACKED,
 }
+_PACKED = struct.Struct("<QqIIH")  # sequence, time, bytes of headers, body and subject
 _Fields = list[tuple[bytes, bytes]]
 
 
@@ -99,8 +104,15 @@ class MessageColumns:
         fields = fields_of(block)
         found: dict[bytes, bytes] = {}
         while fields and fields[-1][0] in _ADDED_BY_DIRECT_GET and fields[-1][0] not in found:
+            if fields[-1][0] == SLIPSTREAM_PACKED and NATS_SEQUENCE in found:
+                break  # the message's own
             name, value = fields.pop()
             found[name] = value
+        if SLIPSTREAM_PACKED in found:
+            if _number(found.get(NATS_LAST_SEQUENCE, b"")) != self.expected:
+                return GAP
+            self.pending = _number(found.get(NATS_NUM_PENDING, b""))
+            return self._add_packed(data, body_start, end)
         sequence = _number(found.get(NATS_SEQUENCE, b""))
         timestamp = _time(found.get(NATS_TIME_STAMP, b""))
         subject = found.get(NATS_SUBJECT)
@@ -114,6 +126,27 @@ class MessageColumns:
         self.expected = sequence
         self.pending = _number(found.get(NATS_NUM_PENDING, b""))
         return self._add(sequence, timestamp, subject, b"", fields, data[body_start:end])
+
+    def _add_packed(self, data: bytes, at: int, end: int) -> int:
+        """Add the messages that are packed in data[at:end]."""
+        while at < end:
+            if end - at < _PACKED.size:
+                return MALFORMED
+            sequence, timestamp, *sizes = _PACKED.unpack_from(data, at)
+            header_size, body_size, subject_size = sizes
+            at += _PACKED.size
+            if end - at < header_size + body_size + subject_size or sequence > _INT64_MAX:
+                return MALFORMED
+            if sequence > self.last_wanted or timestamp >= self.time_end:
+                return BEYOND
+            header = at + subject_size
+            body = header + header_size
+            subject = data[at:header]
+            at = body + body_size
+            self.expected = sequence
+            fields = fields_of(data[header:body])
+            self._add(sequence, timestamp, subject, b"", fields, data[body:at])
+        return ADDED
 
     def add_delivered(
         self,

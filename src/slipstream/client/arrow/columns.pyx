@@ -1,6 +1,7 @@
 """Messages as columns on raw memory; `columns.py` is the plain twin and says what they mean."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
@@ -12,6 +13,7 @@ from slipstream.model.header_fields import (
     NATS_STREAM,
     NATS_SUBJECT,
     NATS_TIME_STAMP,
+    SLIPSTREAM_PACKED,
 )
 from slipstream.wire.ascii cimport COLON, CR, DOT, LF, MINUS, NINE, PLUS, SPACE, TAB, ZERO
 
@@ -47,6 +49,7 @@ cdef enum:
     OF_TIME = 8
     OF_PENDING = 16
     OF_LAST = 32
+    OF_PACKED = 64
     # Which buffer is which in MessageColumns._columns.
     SEQUENCES = 0
     TIMESTAMPS = 1
@@ -72,15 +75,27 @@ cdef char *BAD_SLICE = "slice outside of the data"
 cdef char *VERSION = "NATS/1.0"
 cdef bytes _stream = NATS_STREAM, _subject = NATS_SUBJECT, _sequence = NATS_SEQUENCE
 cdef bytes _time = NATS_TIME_STAMP, _pending = NATS_NUM_PENDING, _last = NATS_LAST_SEQUENCE
+cdef bytes _packed = SLIPSTREAM_PACKED
 cdef Py_ssize_t STREAM_LENGTH = len(_stream), SUBJECT_LENGTH = len(_subject)
 cdef Py_ssize_t SEQUENCE_LENGTH = len(_sequence), TIME_LENGTH = len(_time)
 cdef Py_ssize_t PENDING_LENGTH = len(_pending), LAST_LENGTH = len(_last)
+cdef Py_ssize_t PACKED_LENGTH = len(_packed)
 cdef const char *STREAM_NAME = _stream
 cdef const char *SUBJECT_NAME = _subject
 cdef const char *SEQUENCE_NAME = _sequence
 cdef const char *TIME_NAME = _time
 cdef const char *PENDING_NAME = _pending
 cdef const char *LAST_NAME = _last
+cdef const char *PACKED_NAME = _packed
+
+
+# What stands before each message of a packed answer, without padding.
+cdef packed struct PackedHead:
+    uint64_t sequence
+    int64_t timestamp
+    uint32_t header_size
+    uint32_t body_size
+    uint16_t subject_size
 
 
 # These return 0, or -1 with an error: as `void` with `except *` each call would be followed by a look
@@ -240,6 +255,8 @@ cdef int kind_of(const unsigned char *view, Field *field) noexcept:
         return OF_PENDING if spells(view, field, PENDING_NAME) else 0
     if n == LAST_LENGTH:
         return OF_LAST if spells(view, field, LAST_NAME) else 0
+    if n == PACKED_LENGTH:
+        return OF_PACKED if spells(view, field, PACKED_NAME) else 0
     return 0
 
 
@@ -350,7 +367,7 @@ cdef class MessageColumns:
         while self._found:
             field = &self._fields[self._found - 1]
             kind = kind_of(view, field)
-            if kind == 0 or seen & kind:
+            if kind == 0 or seen & kind or (kind == OF_PACKED and seen & OF_SEQUENCE):
                 break
             seen |= kind
             self._found -= 1
@@ -365,6 +382,11 @@ cdef class MessageColumns:
                 pending = number(view, field.value, field.value_end)
             elif kind == OF_LAST:
                 previous = number(view, field.value, field.value_end)
+        if seen & OF_PACKED:
+            if not seen & OF_LAST or previous != self.expected:
+                return _GAP
+            self.pending = pending
+            return self._add_packed(view, body_start, end)
         if sequence < 0 or not seen & OF_TIME or subject == NULL:
             return _MALFORMED
         if seen & OF_LAST and previous != self.expected:
@@ -374,6 +396,29 @@ cdef class MessageColumns:
         self.expected = sequence
         self.pending = pending
         return self._add(sequence, timestamp, view + subject.value, subject.value_end - subject.value, b"", view, body_start, end)
+
+    cdef int _add_packed(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except -100:
+        """Add the messages that are packed in view[at:end]."""
+        cdef PackedHead head
+        cdef Py_ssize_t header, body
+        while at < end:
+            if end - at < <Py_ssize_t> sizeof(PackedHead):
+                return _MALFORMED
+            memcpy(&head, view + at, sizeof(PackedHead))
+            at += sizeof(PackedHead)
+            header = at + head.subject_size
+            body = header + head.header_size
+            if end - body < <Py_ssize_t> head.body_size or head.sequence > <unsigned long long> INT64_LIMIT:
+                return _MALFORMED
+            if <long long> head.sequence > self.last_wanted or head.timestamp >= self.time_end:
+                return _BEYOND
+            self._found = 0
+            if head.header_size:
+                self._read_fields(view, header, body)
+            self.expected = <long long> head.sequence
+            self._add(self.expected, head.timestamp, view + at, head.subject_size, b"", view, body, body + head.body_size)
+            at = body + head.body_size
+        return _ADDED
 
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100:
         cdef const unsigned char *view

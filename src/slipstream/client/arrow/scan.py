@@ -168,7 +168,7 @@ class DirectReader(Reader):
         """Ask for a batch."""
         wanted = self._range
         rows = min(self._rows, wanted.last - wanted.next + 1)
-        asked: dict[str, object] = {"batch": rows, "max_bytes": self._bytes}
+        asked: dict[str, object] = {"batch": rows, "max_bytes": self._bytes, "packed": True}
         if wanted.start_time:
             asked["start_time"] = wanted.start_time
         else:

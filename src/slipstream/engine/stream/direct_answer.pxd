@@ -12,7 +12,10 @@ from slipstream.wire.timestamps cimport put_timestamp
 cdef Py_ssize_t PIECE_MESSAGES
 cdef Py_ssize_t PIECE_BYTES
 cdef Py_ssize_t BACKLOG_BYTES_MAX
-cdef bytes _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE
+cdef Py_ssize_t PACK_BYTES
+cdef Py_ssize_t ALONE_BYTES
+cdef unsigned long long _64_BITS
+cdef bytes _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE, _PACKED
 
 
 cdef class Answer:
@@ -23,6 +26,7 @@ cdef class Answer:
     cdef public bytes reply
     cdef public Record record
     cdef public bint plain
+    cdef public bint packs
     cdef public unsigned long long end_seq
     cdef long long _left
     cdef long long _bytes_left
@@ -34,12 +38,23 @@ cdef class Answer:
     cdef unsigned long long _up_to
     cdef Inbound _message
     cdef OutBuffer _scratch
+    cdef long long _packed
     cdef bytes _stream_head
 
     @cython.locals(state=int)
     cpdef pump(self)
-    @cython.locals(record=Record, sent=Py_ssize_t, size=Py_ssize_t, length=Py_ssize_t)
+    @cython.locals(sent=Py_ssize_t, size=Py_ssize_t)
     cdef int _piece(self) except -2
+    @cython.locals(before="unsigned long long", count="long long", heard=int)
+    cdef int _packed_piece(self) except -2
+    @cython.locals(record=Record, out=OutBuffer)
+    cdef long long _pack(self) except -2
+    @cython.locals(message=Inbound, head=bytes)
+    cdef int _send_pack(self, unsigned long long before) except -1
+    @cython.locals(heard=int)
+    cdef int _send_alone(self) except -1
+    @cython.locals(record=Record, length=Py_ssize_t)
+    cdef Py_ssize_t _count(self) except -1
     cdef bint _advance(self) except -1
     @cython.locals(record=Record, message=Inbound, out=OutBuffer)
     cdef int _send(self, bint with_batch) except -1

@@ -43,6 +43,7 @@ class DirectRequest(msgspec.Struct, forbid_unknown_fields=True):
     up_to_seq: Sequence = 0
     up_to_time: str | None = None
     no_hdr: bool = False
+    packed: bool = False  # Slipstream's own: many messages of a batch in one answer
 
     def __post_init__(self) -> None:
         for text in (self.start_time, self.up_to_time):
@@ -212,6 +213,7 @@ class DirectGet:
         if log.last_seq > answer.end_seq:
             pending -= log.count_between(matching, answer.end_seq + 1, log.last_seq)
         answer.limit(request.batch, request.max_bytes, pending)
+        answer.packs = request.packed and not request.no_hdr
         answer.from_sequence(first, matching)
 
     def _multi(self, answer: Answer, request: DirectRequest) -> None:
