@@ -13,13 +13,14 @@ from zipimport import zipimporter
 
 def spare() -> None:
     """Spare this worker what can be; called by each task."""
-    _spare_the_collector()
+    _spare_the_collector(len(sys.modules))
     _spare_the_archives()
 
 
-@functools.cache
-def _spare_the_collector() -> None:
-    """Take what a worker has loaded out of the garbage collector's sight, once per process."""
+@functools.lru_cache(maxsize=1)
+def _spare_the_collector(modules: int) -> None:
+    """Take what a worker has loaded out of the garbage collector's sight: again where there are
+    more modules than before the last task, since a first one loads most of them."""
     gc.freeze()
 
 
