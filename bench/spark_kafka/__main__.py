@@ -2,8 +2,9 @@
 
 A Slipstream server and a Kafka broker (KRaft, loopback) run on this machine and hold the same rows:
 200 bytes and one of 16 subjects, or keys. Each round measures both, in random order, each in a
-Spark session (`local[2]`) of its own, so that a first read is cold in every round. A row of the
-table has the medians and the interval of their ratio, as `bench.compare`.
+Spark session (`local[2]`) of its own, so that a first read is cold in every round; and so does a
+source and a sink in Python that do nothing (`ready`), as the limit. A row of the table has the
+medians and the interval of their ratio, as `bench.compare`.
 
     --messages 20000 --rounds 1 --no-save        whether it runs, in two minutes
     --only "batch"                               some of the lines
@@ -24,7 +25,7 @@ from bench.spark_kafka.broker import Broker
 from bench.spark_kafka.lines import LINES, row_of
 from bench.spark_kafka.session import fill, measure, run_steady
 
-WIDTHS = (46, 11, 11, 8, 14, 20, 8)
+WIDTHS = (46, 11, 11, 8, 14, 20, 8, 11)
 
 
 def main() -> None:
@@ -66,6 +67,7 @@ def compare(addresses: dict[str, str], options: argparse.Namespace, connector: s
     chosen = [line for line in LINES if options.only in line.name]
     for name, address in addresses.items():
         fill(name, address, options.messages)
+    addresses = {**addresses, "ready": str(options.messages)}
     found: dict[str, dict[str, list[float]]] = {name: {} for name in addresses}
     random = Random(options.seed)
     loads = []
@@ -79,8 +81,8 @@ def compare(addresses: dict[str, str], options: argparse.Namespace, connector: s
             print(f"==> round {number + 1}, {name}, load {loads[-1]:.2f}: {figures}", flush=True)
             for key, figure in figures.items():
                 found[name].setdefault(key, []).append(figure)
-    rows = [row_of(line, found["slipstream"], found["kafka"]) for line in chosen]
-    print(report.line(["", "Slipstream", "Kafka", "ratio", "95%", "goal", ""], WIDTHS))
+    rows = [row_of(line, found["slipstream"], found["kafka"], found["ready"]) for line in chosen]
+    print(report.line(["", "Slipstream", "Kafka", "ratio", "95%", "goal", "", "limit"], WIDTHS))
     for row in rows:
         print(report.line(report.load_cells(row), WIDTHS))
     if not options.no_save:

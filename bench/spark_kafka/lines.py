@@ -40,8 +40,14 @@ LINES = (
 )
 
 
-def row_of(line: Line, ours: dict[str, list[float]], kafka: dict[str, list[float]]) -> Row:
+def row_of(
+    line: Line,
+    ours: dict[str, list[float]],
+    kafka: dict[str, list[float]],
+    ready: dict[str, list[float]],
+) -> Row:
     """The row of what the rounds have found."""
+    limit = ready.get(line.beside or line.figure, [0.0]) if line.bound is None else [0.0]
     own = ours[line.figure]
     theirs = kafka[line.beside or line.figure]
     ratio = interval(own, theirs) if statistics.median(theirs) else None
@@ -67,4 +73,5 @@ def row_of(line: Line, ours: dict[str, list[float]], kafka: dict[str, list[float
         "bound": line.bound,
         "lower_is_better": line.lower_is_better,
         "met": met,
+        "limit": statistics.median(limit),
     }

@@ -1,4 +1,5 @@
-"""The two sides as Spark sees them: one reads and writes streams, the other Kafka's topics."""
+"""The sides as Spark sees them: one reads and writes streams, another one Kafka's topics; the third
+does nothing, and is the limit of what Python can do there (`ready`)."""
 
 import uuid
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import slipstream.spark
 import slipstream.sync
 from bench.spark_kafka import fetch
+from bench.spark_kafka.ready import ReadySide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,8 @@ def open_side(name: str, address: str) -> "tuple[SparkSession, Side]":
     spark.sparkContext.setLogLevel("OFF")
     if name == "kafka":
         return spark, Topics(spark, address)
+    if name == "ready":
+        return spark, ReadySide(spark, rows=int(address))
     return spark, Streams(spark, f"nats://{address}")
 
 

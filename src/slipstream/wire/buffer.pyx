@@ -164,15 +164,13 @@ cdef class OutBuffer:
         self.size = to - self._data
 
     cpdef void put_number(self, unsigned long long value, Py_ssize_t width) except *:
-        cdef Py_ssize_t i
         if not 0 < width <= 8:
             raise ValueError("a number has one to eight bytes")
         if width < 8 and value >> (8 * width):
             raise OverflowError("int too big to convert")
         if self.size + width > self._capacity:
             self._grow(width)
-        for i in range(width):
-            self._data[self.size + i] = <unsigned char> (value >> (8 * i))
+        memcpy(self._data + self.size, &value, width)  # the lowest first, as processors have it
         self.size += width
 
     cpdef void put_message(self, bytes subject, bytes sid, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except *:
