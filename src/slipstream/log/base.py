@@ -277,8 +277,8 @@ class Log:
         return False
 
     def filter(self, patterns: tuple[bytes, ...]) -> SubjectFilter | None:
-        """A filter for `next`; None (everything) for no patterns."""
-        return SubjectFilter(self.subjects, patterns) if patterns else None
+        """A filter for `next`; None (everything) for no patterns, or one that any subject matches."""
+        return SubjectFilter(self.subjects, patterns) if patterns and b">" not in patterns else None
 
     def count(self, patterns: tuple[bytes, ...], first_seq: _int) -> _int:
         """How many live messages at or after `first_seq` match `patterns` (all when empty).

@@ -47,6 +47,7 @@ from slipstream.extras import require
 from slipstream.model.configurations import ConsumerConfig
 from slipstream.model.durations import SECOND
 from slipstream.model.header_names import NATS_LAST_SEQUENCE, NATS_NUM_PENDING
+from slipstream.model.infos import StreamInfo
 from slipstream.model.times import Timestamp, datetime_ns, datetime_text
 
 if TYPE_CHECKING:
@@ -330,6 +331,7 @@ class Scan:
         columns: Iterable[str] = COLUMNS,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
+        info: StreamInfo | None = None,
     ) -> None:
         if batch_rows < 1 or batch_bytes < 1:
             raise ValueError("scan: batch_rows and batch_bytes are 1 or more")
@@ -343,6 +345,7 @@ class Scan:
         self._schema = schema(wanted)
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
+        self._info = info  # as it was just now; None: it is asked for
         self._reader: Reader | None = None
         self._is_done = False
         self._failures = 0
@@ -388,7 +391,7 @@ class Scan:
 
     async def _begin(self) -> None:
         """Fix the range, and ask for the first batch. Raises `StreamNotFoundError`."""
-        info = await self._js.stream_info(self._stream)
+        info = self._info or await self._js.stream_info(self._stream)
         last = info.state.last_seq
         wanted = Range(last=last)
         if isinstance(self._end, int):

@@ -18,6 +18,7 @@ import msgspec
 import slipstream.spark.earlier_markers as earlier_markers
 import slipstream.spark.loss as loss
 import slipstream.spark.workers as workers
+from slipstream.client.arrow.scan import Scan
 from slipstream.client.errors import TimeoutError
 from slipstream.errors import Error
 from slipstream.spark.connections import RETRY_WAIT_SECONDS, jetstream, may_pass
@@ -97,7 +98,10 @@ class PartReader:
         has_markers = earlier_markers.may_have(info, filters=part.subjects)
         needed = ("sequence", "subject") if has_markers else ("sequence",)
         wanted = [*(name for name in needed if name not in columns), *columns]
-        scan = stream.scan(
+        scan = Scan(
+            stream.js,
+            part.stream,
+            info=info,
             start=self._position,
             end=part.end - 1,
             subjects=part.subjects or None,
