@@ -10,7 +10,6 @@ import pytest
 from slipstream.errors import CorruptionError
 from slipstream.log import damage
 from slipstream.log.columns import Column
-from slipstream.log.file_log import FileLog
 from slipstream.log.packing import inflate
 from slipstream.log.record import (
     COMMIT,
@@ -31,7 +30,7 @@ from slipstream.log.segment import (
     read_footer,
     scan_records,
 )
-from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.testing.simulated_disk import SECTOR, SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
 from tests.log.storing import commit, fill, opened, put, readable
 from tests.log.twins import load_twins
@@ -62,8 +61,22 @@ def forged(salt: int) -> bytes:
     return out.take()
 
 
-def own_file(log: FileLog, disk: SimulatedDisk) -> bytes:
+def own_file(disk: SimulatedDisk) -> bytes:
     return disk.read(disk.files(".seg")[-1])
+
+
+def own_records(disk: SimulatedDisk) -> bytes:
+    """The last segment up to the end of its last record."""
+    data = own_file(disk)
+    records = scan_records(data, 1, decode_header(data).salt)
+    return data[: max(record.end for record, _ in records)]
+
+
+def place_of(disk: SimulatedDisk, seq: int) -> int:
+    """Where a message is in the last segment."""
+    data = own_file(disk)
+    records = scan_records(data, 1, decode_header(data).salt)
+    return next(at for record, at in records if (record.seq, record.kind) == (seq, MESSAGE))
 
 
 @pytest.mark.parametrize("body", ["another stream's file", "its own file", "forged"])
@@ -75,16 +88,14 @@ def test_a_damaged_message_that_contains_records_costs_itself_alone(body: str, h
     commit(log)
     text = {
         "another stream's file": whole_file(b"other.stream"),
-        "its own file": own_file(log, disk),
+        "its own file": own_file(disk),
         "forged": forged(first_format_salt(1)) + forged(0),
     }[body]
     put(log, b"s.0", text)
     fill(log, 5)
     commit(log)
     path = disk.files(".seg")[-1]
-    data = disk.read(path)
-    records = scan_records(data, 1, decode_header(data).salt)
-    at = next(at for record, at in records if (record.seq, record.kind) == (6, MESSAGE))
+    at = place_of(disk, 6)
     disk.crash()
     offset = {
         "body": at + 24 + 5 + len(text) - 3,
@@ -97,6 +108,72 @@ def test_a_damaged_message_that_contains_records_costs_itself_alone(body: str, h
     assert readable(log) == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
     assert (log.last_seq, log.lost.sequences) == (11, [6])
     assert log.subject_counts(b">") == {"s.0": 2, "s.1": 4, "s.2": 4}
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("tail", [b"", b"not a record"])
+def test_what_is_damaged_before_records_in_a_body_is_lost_or_found_there(
+    first: int, copies: int, tail: bytes
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk, 1 << 20)
+    for _ in range(5):
+        fill(log, 1)
+        commit(log)
+    put(log, b"s.0", copies * (own_records(disk) + tail))
+    commit(log)
+    fill(log, 5)
+    commit(log)
+    log.save_end()
+    disk.crash()
+    start, end = place_of(disk, first), place_of(disk, 6) + 9
+    disk.overwrite(disk.files(".seg")[0], start, bytes(end - start))
+    for _ in range(2):
+        log = opened(disk, 1 << 20)
+        assert log.lost.sequences == [6]
+        assert readable(log) == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+
+
+def test_what_was_skipped_behind_a_damaged_message_is_not_lost() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk, 1 << 20)
+    fill(log, 10)
+    for _ in range(3):
+        log.skip(1_000)
+        fill(log, 1)
+    commit(log)
+    disk.crash()
+    disk.flip(disk.files(".seg")[0], 8 * (place_of(disk, 5) + 5))
+    log = opened(disk, 1 << 20)
+    assert readable(log) == [1, 2, 3, 4, 6, 7, 8, 9, 10, 12, 14, 16]
+    assert log.lost.sequences == [5]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_what_a_crash_took_before_records_in_a_body_is_lost_if_it_was_durable(
+    is_durable: bool,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk, 1 << 20)
+    fill(log, 5)
+    commit(log)
+    fill(log, 10)
+    batch = log.prepare_sync()
+    assert batch is not None
+    batch.run()
+    if is_durable:
+        log.finish_sync(batch)
+    put(log, b"s.0", own_records(disk))
+    fill(log, 5)
+    commit(log)
+    disk.crash()
+    start, end = (-(-place_of(disk, seq) // SECTOR) * SECTOR for seq in (6, 16))
+    disk.overwrite(disk.files(".seg")[0], start, bytes(end - start))
+    for _ in range(2):
+        log = opened(disk, 1 << 20)
+        assert readable(log) == [*range(1, 16), *range(17, 22)]
+        assert log.lost.sequences == ([16] if is_durable else [])
 
 
 def test_segments_have_secrets_of_their_own() -> None:
@@ -212,7 +289,7 @@ def test_a_footer_that_a_client_stored_is_not_believed() -> None:
     fill(log, 5)
     commit(log)
     footer = int.from_bytes(file[-20:-12], "little")
-    begin = len(own_file(log, disk).rstrip(b"\0")) + 24 + 3  # where the body will stand
+    begin = len(own_records(disk)) + 24 + 3  # where the body will stand
     old = zlib.crc32(file[footer:-20])  # as if all of it were the first part
     file = file[:-20] + struct.pack("<QI4s", begin + footer, old, b"SLFT")
     put(log, b"s.0", file)

@@ -49,6 +49,7 @@ from slipstream.log.record import (
     RunCounts,
     decode,
     encode,
+    length_at,
     next_whole,
     read_run,
 )
@@ -187,7 +188,8 @@ def _is_segment(name: str) -> bool:
 @dataclass
 class _Torn:
     """A hole that a crash seems to have left: its bytes, and the messages that it cost if it proves
-    to be damage after all."""
+    to be damage after all. If it cost others, too, behind some that can be read, there is another
+    one of no bytes."""
 
     start: int
     data: bytes
@@ -216,6 +218,36 @@ class _Scan:
     groups: bool = False  # whether there are messages of groups
     erased: int = SEQUENCE_MAX  # where the first message is that was destroyed
     ended: bool = False  # whether the segment was closed
+    searched: int = 0  # where the damage is behind which the next whole record was looked for
+    before: int = 0  # ... and where the last message before it, with records of its own behind it
+    certain: int = 0  # what lies before that may be copies of records in a message's body
+
+    def search(self, at: int, found: int) -> None:
+        """The next whole record after the damage at `at` was looked for, and is at `found`.
+
+        That may be a copy in the body of a message whose beginning is damaged. The records that
+        were copied lie before that message, and behind the last one that is whole: copies of
+        earlier ones are not taken. So all copies together are shorter than what lies between.
+        """
+        segment = self.segment
+        assert segment.ids is not None
+        assert segment.offsets is not None
+        if at >= self.certain:
+            self.searched = at
+            place = segment.ids.size - 1
+            self.before = segment.offsets.get(place) if place >= 0 else HEADER_SIZE
+        self.certain = found + found - self.before
+
+    def take_gap(self, at: int, first: int, last: int) -> None:
+        """The record at `at` shows that the sequences from `first` to `last` have none. If copies
+        may end there, they went with what is damaged before these; else they were skipped."""
+        if last < first or at >= self.certain:
+            return
+        start = self.searched
+        if self.torn and self.torn[0].start <= start:
+            self.torn.append(_Torn(start, b"", 0, first, last, is_end=False))
+        else:
+            _set_aside(self.log, self.segment, b"", [(start, start)], first, last)
 
     def prove(self, durable: int) -> None:
         """A COMMIT record says that `durable` bytes of the segment were durable."""
@@ -251,6 +283,10 @@ class _Scan:
         if not self.torn or file is None:
             return
         for hole in self.torn:
+            if hole.last >= hole.first:
+                self.log.lost.torn.append((hole.first, hole.last))
+            if not hole.data and not hole.is_end:
+                continue
             whole = [(0, len(hole.data))]
             _set_aside(self.log, segment, hole.data, whole, 1, 0, hole.start, is_torn=True)
             out = OutBuffer()
@@ -261,8 +297,6 @@ class _Scan:
                 kind, body = VOID, bytes(len(hole.data) - FIXED_SIZE)
             encode(out, kind, segment.salt, hole.place, 0, b"", body, 0, 0, len(body))
             file.pwrite(hole.start, out.take())
-            if hole.last >= hole.first:
-                self.log.lost.torn.append((hole.first, hole.last))
             if hole.is_end:
                 segment.written = segment.records_end = segment.referred = file.size()
         file.sync()
@@ -693,6 +727,12 @@ def _scan_segment(
             scan.report(SEQUENCE_MAX)
         _set_aside(log, segment, data, regions, first, last)
 
+    def take_gap(first: int, last: int) -> None:
+        if regions:
+            set_aside(first, last)
+        else:
+            scan.take_gap(at, first, last)
+
     while True:
         at = end
         end = read_run(
@@ -716,19 +756,19 @@ def _scan_segment(
                 data = file.pread(0, data_end)
                 end = at
                 continue
+            if end != at + length_at(data, at):  # which is believed
+                scan.search(at, end)
             place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif place > PLACES_MAX or place < ids.size or not _may_be(segment, record, at, limit):
             place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif record.kind in (MESSAGE, ERASED):
-            if regions:
-                set_aside(segment.base + ids.size, record.seq - 1)
+            take_gap(segment.base + ids.size, record.seq - 1)
             end = _take_place(scan, record, at, end)
         else:
             # Its place says how many there were: what has no record was skipped, or is lost.
-            if regions:
-                set_aside(segment.base + ids.size, record.seq - 1)
+            take_gap(segment.base + ids.size, record.seq - 1)
             _fill_places(segment, record.seq, at)
             if record.kind == COMMIT:
                 end = at  # `read_run` takes it in, now that its place is the next one
