@@ -113,6 +113,25 @@ def test_a_new_stream_that_was_not_durable_leaves_its_name_free(
     assert client.store("S.a")["seq"] == 1
 
 
+def test_a_stream_that_was_deleted_before_it_was_durable_leaves_its_name_free(
+    disk: SimulatedDisk,
+) -> None:
+    driver = Driver(disk, segment_bytes=1_000).start()
+    client = driver.client()
+    driver.runner.hold()
+    client.send(create("S"))
+    driver.make_places()
+    for _ in range(5):  # more than a segment holds
+        client.send(encode("S.a", bytes(400)))
+    client.send(encode("$JS.API.STREAM.DELETE.S", b"", "_INBOX.t.deleted"))
+    assert not client.take()
+    survivor = Driver(disk, now=driver.clock.now + SECOND).start()  # the process was killed
+    assert survivor.js.problems == []
+    client = survivor.client()
+    client.send(create("S"))
+    assert client.store("S.a")["seq"] == 1
+
+
 def test_a_stream_takes_a_name_whose_files_are_still_to_be_removed(
     driver: Driver, disk: SimulatedDisk
 ) -> None:

@@ -57,6 +57,18 @@ def test_a_file_holds_what_was_appended_however_it_was_written(tmp_path: Path, s
     assert not any(Path(path).read_bytes()[len(model) :])
 
 
+def test_what_waits_to_be_written_to_a_file_that_goes_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    file = OsDisk().open(str(path))
+    file.reserve(100_000)
+    file.append(b"written")
+    file.sync()
+    file.append(b"waiting")
+    file.drop()
+    file.sync()  # of a batch that a thread was about to run
+    assert path.read_bytes().rstrip(b"\0") == b"written"
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_behind_the_end_of_its_data_a_file_has_only_zeros(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

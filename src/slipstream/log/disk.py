@@ -85,6 +85,9 @@ class File(Protocol):
     def close(self) -> None:
         """Release the file."""
 
+    def drop(self) -> None:
+        """Release the file, which is to go: what `append` has put off need not be written."""
+
 
 class Disk(Protocol):
     """Files by path."""

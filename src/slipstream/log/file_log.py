@@ -1131,6 +1131,11 @@ class FileLog(Log):
         for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.copy is not None:
                 segment.copy.retire()
+            if segment.file is not None:
+                # A stream that was not durable yet has nothing in its files, or a start that finds
+                # these after a crash takes it for one whose configuration is lost.
+                segment.file.drop()
+                segment.file = None
         self._release()
         self.blocks.clear()
         self._active = None

@@ -595,6 +595,12 @@ class OsFile:
         finally:
             self._let_go(is_open)
 
+    def drop(self) -> None:
+        """Release it; what is pending is not written any more."""
+        with self._lock:  # a thread may be writing
+            self._pending = []
+        self.close()
+
     def _let_go(self, was_busy: bool) -> None:
         with self._gate:
             self._busy -= was_busy + self._held

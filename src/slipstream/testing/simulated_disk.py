@@ -519,6 +519,11 @@ class SimulatedFile:
         self._write_pending()
         self._closed = True
 
+    def drop(self) -> None:
+        """Release it; what was put off is not written."""
+        self._pending.clear()
+        self._closed = True
+
 
 def _split(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]

@@ -698,3 +698,6 @@ class GroupFile:
             self._is_closed = True
         self._group.closed(self)
         self._base.close()
+
+    def drop(self) -> None:
+        self.close()

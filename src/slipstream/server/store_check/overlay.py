@@ -158,6 +158,9 @@ class OverlayFile:
     def close(self) -> None:
         """Release the files."""
 
+    def drop(self) -> None:
+        self.close()
+
 
 class OverlayDisk:
     """The directory `root` and what lies in it, as a disk whose changes leave no trace; see
