@@ -39,6 +39,25 @@ def test_the_disk_can_be_taken_step_by_step(driver: Driver) -> None:
     assert [message.json()["seq"] for message in client.take()] == [1]
 
 
+def test_who_reads_all_of_a_stream_waits_for_the_disk_as_often_as_answers_do(
+    driver: Driver,
+) -> None:
+    client, other = driver.client(), driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    client.store("s.a")
+    driver.runner.hold()
+    other.publish("$JS.API.STREAM.PURGE.S", b"", "_INBOX.other.1")
+    published_then = ["s.b"]
+
+    def settle() -> None:
+        while driver.runner.step():
+            driver.finish()
+        if published_then:
+            other.publish(published_then.pop())
+
+    assert list(client.messages("S", settle)) == [2]
+
+
 def test_a_failing_disk_refuses_what_waited(driver: Driver) -> None:
     client = driver.client()
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})

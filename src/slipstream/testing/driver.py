@@ -309,8 +309,11 @@ class Client:
             if not answers and settle is not None:
                 settle()
                 answers = self.take()
-                if "error" in answers[0].json():  # what it waited for has failed
+                if "error" in answers[0].json():  # what it waited for has failed, in part perhaps
                     answers = self.ask(subject, asked)
+                    if not answers:  # ... and is tried once more
+                        settle()
+                        answers = self.take()
             assert len(answers) == 1, answers
             answer = answers[0].json()
             if "error" in answer:
