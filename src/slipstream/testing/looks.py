@@ -30,6 +30,7 @@ class Looks:
         self.random = random
         self._count = 0
         self._asked: dict[str, str] = {}  # subjects, by inbox
+        self._late: set[str] = set()  # inboxes of these that were asked while the disk was full
         self.last_seq = 0  # the highest that was shown
         self.gone: set[int] = set()
         self._floors: dict[str, int] = {}  # of consumers, as shown ...
@@ -47,10 +48,19 @@ class Looks:
         body = b'{"deleted_details":true}' if subject.startswith("STREAM.INFO") else b""
         return encode(f"$JS.API.{subject}", body, inbox)
 
+    def has_space_again(self) -> None:
+        """The disk is full no more; what was asked before may be answered as of then."""
+        self._late.update(self._asked)
+
+    def is_late(self, message: Message) -> bool:
+        """Whether a message may answer what was asked while the disk was full."""
+        return message.subject in self._late
+
     def take(self, message: Message, stream: str, trust: Trust) -> dict[str, Any] | None:
         """The information about `stream` in an answer, {} in one about something else; None if it
         is no answer to a request from here."""
         subject = self._asked.pop(message.subject, "")
+        self._late.discard(message.subject)
         if not subject:
             return None
         answer = message.json()
@@ -90,6 +100,7 @@ class Looks:
     def restarted(self, state: dict[str, Any], floors: dict[str, int]) -> None:
         """What a server shows that has just started."""
         self._asked.clear()
+        self._late.clear()
         self._fresh.clear()
         if state["last_seq"] < self.last_seq:
             raise ViolationError(

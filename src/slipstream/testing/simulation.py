@@ -474,7 +474,7 @@ class Simulation:
         """The answer to that; True if it is one."""
         state = self.driver.js.state
         has_failed = bool(self.driver.js.streams[STREAM].failed)
-        is_full = self.disk.capacity != PLENTY
+        is_full = self.disk.capacity != PLENTY or self.looks.is_late(message)
         trust = Trust(
             ends=not (is_full or (has_failed and self._was_full)),
             removals=not (is_full or has_failed or state.is_stuck),
@@ -553,6 +553,12 @@ class Simulation:
         self._was_full = self.ledger.was_full = True
         self.disk.capacity = self.disk.used() + self.random.choice((0, 300, 5_000))
 
+    def _make_space(self) -> None:
+        """If the disk is full, it is so no longer."""
+        if self.disk.capacity != PLENTY:
+            self.disk.capacity = PLENTY
+            self.looks.has_space_again()
+
     def _fail_operation(self) -> None:
         """The disk fails to do something; a failed sync ends the stream until the next start."""
         operation = self.random.choice(self._operations)
@@ -569,7 +575,7 @@ class Simulation:
 
     def _rest(self) -> None:
         """Everything comes to rest without being pushed: then nothing may be held back."""
-        self.disk.capacity = PLENTY
+        self._make_space()
         self._settle_disk()
         self._collect()
         self._settle_disk()
@@ -664,7 +670,7 @@ class Simulation:
                 if item.batch is not None and not item.ran:
                     item.batch.flush()
         self._note("crash")
-        self.disk.capacity = PLENTY
+        self._make_space()
         self.crashes += 1
         self.disk.crash()
         if self._damage and self.random.random() < 0.7:
@@ -682,7 +688,7 @@ class Simulation:
         self._settle_disk()
         self._collect()
         self._note("restart")
-        self.disk.capacity = PLENTY
+        self._make_space()
         self.driver.stop()
         self._collect()
         if self.random.random() < 0.5:
