@@ -9,7 +9,14 @@ from slipstream.log.record import Record
 from slipstream.wire.subjects import matches
 
 SUBJECTS = [b"a.%d" % i for i in range(6)] + [b"b.%d.c" % i for i in range(3)]
-FILTERS: tuple[tuple[bytes, ...], ...] = ((), (b"a.1",), (b"b.*.c",), (b"a.1", b"b.>"))
+FILTERS: tuple[tuple[bytes, ...], ...] = (
+    (),
+    (b"a.1",),
+    (b"b.*.c",),
+    (b"a.1", b"b.>"),
+    (b">",),
+    (b"a.1", b">"),
+)
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 

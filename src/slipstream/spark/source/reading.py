@@ -89,7 +89,8 @@ class PartReader:
     ) -> "AsyncGenerator[pyarrow.RecordBatch, None]":
         """The batches that have not been given yet. Raises `DataLossError`."""
         part, options, columns = self._part, self._options, self._columns
-        stream = await jetstream(connection, options).stream(part.stream)
+        js = jetstream(connection, options)
+        stream = await js.stream(part.stream)
         fail, info = options.fail_on_data_loss, stream.cached_info
         loss.tell(loss.find_loss(info, part.created, self._position, part.end), fail)
         if loss.is_another(info, part.created):
@@ -99,7 +100,7 @@ class PartReader:
         needed = ("sequence", "subject") if has_markers else ("sequence",)
         wanted = [*(name for name in needed if name not in columns), *columns]
         scan = Scan(
-            stream.js,
+            js,
             part.stream,
             info=info,
             start=self._position,
