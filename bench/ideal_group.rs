@@ -8,7 +8,7 @@
 //! the system calls and the disk are all that is measured.
 //!
 //! Build: rustc -O --edition 2021 -o ideal_group ideal_group.rs
-//! Usage: ideal_group -p PORT --directory PATH
+//! Usage: ideal_group -p PORT --directory PATH, on Linux and x86-64 (O_DIRECT is another bit elsewhere)
 use std::alloc::{alloc_zeroed, Layout};
 use std::collections::VecDeque;
 use std::env;

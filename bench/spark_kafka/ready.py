@@ -1,6 +1,6 @@
 """A source and a sink in Python that do nothing: the limit of any other one in these sessions.
 
-The source hands out one Arrow batch that is made once in each worker, with the columns of a stream;
+The source hands out one Arrow batch that is made once in each task, with the columns of a stream;
 its streaming reads have so many rows for each of their offsets, or one row each 50 ms. The sink
 takes the batches that Spark brings, and drops them.
 """

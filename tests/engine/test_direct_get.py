@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.engine.protocol.options import EngineOptions
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 
@@ -305,6 +306,52 @@ def test_large_messages_stay_alone_among_packed_ones(is_cold: bool) -> None:
     assert all(len(one.body) < 320 * 1024 for one in answers)
 
 
+def test_a_packed_answer_is_a_payload_at_most() -> None:
+    driver = Driver(
+        options=EngineOptions(server_name="here", jetstream=True, max_payload=10_000)
+    ).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    for n in range(200):
+        client.publish("S", bytes(n * 40))
+    *answers, end = ask(client, {"batch": 1000, "seq": 1, "packed": True})
+    assert [row[3] for row in rows_of(answers)] == [bytes(n * 40) for n in range(200)]
+    assert all(len(one.header) + len(one.body) <= 10_000 for one in answers)
+    assert end.fields["Nats-Num-Pending"] == "0"
+
+
+def test_small_messages_are_packed_by_their_number(client: Client) -> None:
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    client.send(b"PUB S 0\r\n\r\n" * 5000)
+    *answers, end = ask(client, {"batch": 4999, "seq": 1, "packed": True})
+    assert [answer.fields["Slipstream-Packed"] for answer in answers] == ["2048", "2048", "903"]
+    assert [answer.fields["Nats-Num-Pending"] for answer in answers] == ["2952", "904", "1"]
+    assert end.fields["Nats-Num-Pending"] == "1"
+
+
+def test_a_message_published_as_a_packed_one_is_packed_as_it_is(client: Client) -> None:
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    client.publish("S", b"body", headers={"Slipstream-Packed": "7"})
+    (packed, _) = ask(client, {"batch": 9, "seq": 1, "packed": True})
+    own = b"NATS/1.0\r\nSlipstream-Packed: 7\r\n\r\n"
+    assert unpacked(packed) == [(1, b"S", own, b"body")]
+
+
+def test_a_packed_batch_that_nobody_hears_asks_the_disk_once() -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "allow_direct": True})
+    for _ in range(3000):
+        client.publish("S", b"x" * 1000)
+    disk.is_cold = True
+    before = disk.calls["pread"]
+    client.publish(
+        "$JS.API.DIRECT.GET.S", b'{"batch":3000,"seq":1,"packed":true}', "nobody.is.here"
+    )
+    assert disk.calls["pread"] - before <= 2
+
+
 def test_a_packed_batch_waits_for_a_client_that_is_behind() -> None:
     driver = Driver().start()
     client = driver.client()
@@ -388,6 +435,8 @@ def test_the_subject_may_stand_in_the_calls_own_subject(full: Client) -> None:
     assert (bare.header, bare.body) == (b"", b"body 5")
     assert statuses(full, b"", ".zz") == ["404 Message Not Found"]
     assert statuses(full, {"seq": 1}, ".s.0") == ["408 Bad Request"]
+    (one,) = ask(full, {"packed": True}, ".s.0")
+    assert one.fields["Nats-Sequence"] == "5"
 
 
 def test_only_a_stream_that_allows_it_answers(full: Client) -> None:

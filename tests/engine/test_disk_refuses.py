@@ -201,6 +201,24 @@ def test_a_disk_that_fails_while_a_batched_get_waits_ends_it_with_an_error(
     assert statuses == ["500 Storage Failure"]
 
 
+def test_a_disk_that_refuses_amid_a_packed_answer_ends_the_batch_behind_what_was_read(
+    driver: Driver, disk: SimulatedDisk
+) -> None:
+    client = driver.client()
+    client.api("STREAM.CREATE.D", {"name": "D", "subjects": ["d"], "allow_direct": True})
+    for _ in range(300):
+        client.publish("d", b"x" * 700)
+    client = again(driver, disk).client()
+    asked = {"seq": 1, "batch": 300, "packed": True}
+    disk.fail("pread", 2, BUSY)
+    packed, end = client.ask("$JS.API.DIRECT.GET.D", asked)
+    assert end.status == "500 Storage Failure"
+    assert 0 < int(packed.fields["Slipstream-Packed"]) < 300
+    packed, end = client.ask("$JS.API.DIRECT.GET.D", asked)
+    assert packed.fields["Slipstream-Packed"] == "300"
+    assert end.status == "204 EOB"
+
+
 class Faulty:
     """A consumer, and a stream, with a bug."""
 

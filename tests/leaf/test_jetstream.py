@@ -44,6 +44,26 @@ async def fill(js: JetStream, prefix: str, first: int, count: int) -> None:
     await js.publish_async_complete(timeout=60)
 
 
+async def test_a_scan_of_the_other_domain_takes_no_more_than_a_payload_at_a_time(
+    kinds: tuple[str, str], tmp_path: Path
+) -> None:
+    async with linked(kinds, tmp_path, leaf_more="max_payload: 100KB") as pair:
+        for owner, asker in both_ways(pair):
+            async with await slipstream.connect(asker.url) as connection:
+                js = connection.jetstream(domain=owner.domain)
+                name = f"S{owner.name}"
+                stream = await js.create_stream(
+                    name=name, subjects=[f"{name}.>"], allow_direct=True
+                )
+                for _ in range(400):
+                    await js.publish_async(f"{name}.a", b"x" * 1000)
+                await js.publish_async_complete(timeout=60)
+                rows = [
+                    row for batch in [b async for b in stream.scan()] for row in batch["sequence"]
+                ]
+                assert [row.as_py() for row in rows] == list(range(1, 401))
+
+
 async def test_the_other_domain_is_used_like_the_own(
     kinds: tuple[str, str], tmp_path: Path
 ) -> None:

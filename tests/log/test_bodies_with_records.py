@@ -20,6 +20,7 @@ from slipstream.log.record import (
     TOMBSTONE,
     Record,
     encode,
+    length_at,
 )
 from slipstream.log.recovery import open_log
 from slipstream.log.segment import (
@@ -133,6 +134,56 @@ def test_what_is_damaged_before_records_in_a_body_is_lost_or_found_there(
         log = opened(disk, 1 << 20)
         assert log.lost.sequences == [6]
         assert readable(log) == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize("kind", ["early", "same", "damaged"])
+def test_copies_with_other_bytes_between_them_do_not_hide_what_is_lost(kind: str) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk, 1 << 20)
+    for _ in range(6):
+        put(log, b"s.0", bytes(100))
+        commit(log)
+    data = own_records(disk)
+    at = [place_of(disk, seq) for seq in range(1, 7)]
+    copy = {seq: data[at[seq - 1] :][: length_at(data, at[seq - 1])] for seq in range(1, 7)}
+    longer = bytearray(copy[3])
+    longer[4:8] = (len(longer) + 3000).to_bytes(4, "little")
+    body = {
+        "early": copy[2] + 40 * copy[1] + copy[4] + copy[6],
+        "same": 41 * copy[3] + copy[4] + copy[6],
+        "damaged": copy[2] + bytes(longer) + bytes(3000) + copy[4] + copy[6],
+    }[kind]
+    put(log, b"s.0", body)
+    fill(log, 5)
+    commit(log)
+    log.save_end()
+    disk.crash()
+    end = place_of(disk, 7) + 9
+    disk.overwrite(disk.files(".seg")[0], at[1], bytes(end - at[1]))
+    log = opened(disk, 1 << 20)
+    record = Record()
+    found: list[int] = []
+    while log.next(found[-1] + 1 if found else 1, None, record):
+        found.append(record.seq)
+    assert sorted([*found, *log.lost.sequences]) == list(range(1, 13))
+    assert {5, 7} <= set(log.lost.sequences)
+
+
+def test_what_was_skipped_just_behind_a_damaged_message_is_not_lost() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk, 1 << 20)
+    fill(log, 5)
+    commit(log)
+    for _ in range(50):
+        log.skip(1_000)
+    commit(log)
+    fill(log, 5)
+    commit(log)
+    disk.crash()
+    disk.flip(disk.files(".seg")[0], 8 * (place_of(disk, 4) + 5))
+    log = opened(disk, 1 << 20)
+    assert log.lost.sequences == [4]
+    assert readable(log) == [1, 2, 3, 5, *range(56, 61)]
 
 
 def test_what_was_skipped_behind_a_damaged_message_is_not_lost() -> None:

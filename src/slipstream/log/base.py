@@ -277,7 +277,7 @@ class Log:
         return False
 
     def filter(self, patterns: tuple[bytes, ...]) -> SubjectFilter | None:
-        """A filter for `next`; None (everything) for no patterns, or one that any subject matches."""
+        """A filter for `next`; None (everything) for no patterns, or one that all match."""
         return SubjectFilter(self.subjects, patterns) if patterns and b">" not in patterns else None
 
     def count(self, patterns: tuple[bytes, ...], first_seq: _int) -> _int:

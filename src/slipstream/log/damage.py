@@ -1,7 +1,8 @@
 """Damaged bytes, kept aside for inspection, and the list of what they cost.
 
     <directory>/damaged/<base>-<offset>                         bytes that were no whole record, or
-                                                                none where a file is missing
+                                                                none where a file is missing, or
+                                                                copies of others stand for them
                         <base>-<offset>.lost-<first>-<last>     ... and the messages lost with them
                         <base>-<offset>-2...                    ... damaged there another time
 

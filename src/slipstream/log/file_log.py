@@ -1132,8 +1132,8 @@ class FileLog(Log):
             if segment.copy is not None:
                 segment.copy.retire()
             if segment.file is not None:
-                # A stream that was not durable yet has nothing in its files, or a start that finds
-                # these after a crash takes it for one whose configuration is lost.
+                # Nothing more is to be written to it: a start that finds messages without a
+                # configuration takes the stream for damaged.
                 segment.file.drop()
                 segment.file = None
         self._release()

@@ -188,8 +188,8 @@ def _is_segment(name: str) -> bool:
 @dataclass
 class _Torn:
     """A hole that a crash seems to have left: its bytes, and the messages that it cost if it proves
-    to be damage after all. If it cost others, too, behind some that can be read, there is another
-    one of no bytes."""
+    to be damage after all. Where it cost others, too, behind some that can be read, a second entry
+    without bytes has these."""
 
     start: int
     data: bytes
@@ -218,32 +218,34 @@ class _Scan:
     groups: bool = False  # whether there are messages of groups
     erased: int = SEQUENCE_MAX  # where the first message is that was destroyed
     ended: bool = False  # whether the segment was closed
-    searched: int = 0  # where the damage is behind which the next whole record was looked for
-    before: int = 0  # ... and where the last message before it, with records of its own behind it
-    certain: int = 0  # what lies before that may be copies of records in a message's body
+    damage_at: int = 0  # where the damage is behind which the next whole record was looked for
+    before: int = 0  # ... and where the last message before that begins
+    copies_end: int = 0  # up to here records may be copies, in the body of a message
 
     def search(self, at: int, found: int) -> None:
         """The next whole record after the damage at `at` was looked for, and is at `found`.
 
         That may be a copy in the body of a message whose beginning is damaged. The records that
         were copied lie before that message, and behind the last one that is whole: copies of
-        earlier ones are not taken. So all copies together are shorter than what lies between.
+        earlier ones are not taken. So all copies that are taken are shorter together than what lies
+        between. What is no copy of these may stand between them: each time that such bytes were
+        passed, copies may reach further.
         """
         segment = self.segment
         assert segment.ids is not None
         assert segment.offsets is not None
-        if at >= self.certain:
-            self.searched = at
+        if at >= self.copies_end:
+            self.damage_at = at
             place = segment.ids.size - 1
             self.before = segment.offsets.get(place) if place >= 0 else HEADER_SIZE
-        self.certain = found + found - self.before
+        self.copies_end = found + (found - self.before)
 
     def take_gap(self, at: int, first: int, last: int) -> None:
         """The record at `at` shows that the sequences from `first` to `last` have none. If copies
-        may end there, they went with what is damaged before these; else they were skipped."""
-        if last < first or at >= self.certain:
+        may end there, these went with the damage before the copies; else they were skipped."""
+        if last < first or at >= self.copies_end:
             return
-        start = self.searched
+        start = self.damage_at
         if self.torn and self.torn[0].start <= start:
             self.torn.append(_Torn(start, b"", 0, first, last, is_end=False))
         else:
@@ -727,7 +729,7 @@ def _scan_segment(
             scan.report(SEQUENCE_MAX)
         _set_aside(log, segment, data, regions, first, last)
 
-    def take_gap(first: int, last: int) -> None:
+    def gap_before(first: int, last: int) -> None:
         if regions:
             set_aside(first, last)
         else:
@@ -756,19 +758,24 @@ def _scan_segment(
                 data = file.pread(0, data_end)
                 end = at
                 continue
-            if end != at + length_at(data, at):  # which is believed
+            # The original of a copy lies in the damage, with the first bytes of what carries it.
+            may_be_copy = end - at >= length_at(data, end) + FIXED_SIZE
+            is_believed = end == at + length_at(data, at)
+            if at < scan.copies_end or (may_be_copy and not is_believed):
                 scan.search(at, end)
             place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif place > PLACES_MAX or place < ids.size or not _may_be(segment, record, at, limit):
+            if at < scan.copies_end:
+                scan.search(at, end)
             place_before = place_before if regions else ids.size
             regions.append((at, end))
         elif record.kind in (MESSAGE, ERASED):
-            take_gap(segment.base + ids.size, record.seq - 1)
+            gap_before(segment.base + ids.size, record.seq - 1)
             end = _take_place(scan, record, at, end)
         else:
             # Its place says how many there were: what has no record was skipped, or is lost.
-            take_gap(segment.base + ids.size, record.seq - 1)
+            gap_before(segment.base + ids.size, record.seq - 1)
             _fill_places(segment, record.seq, at)
             if record.kind == COMMIT:
                 end = at  # `read_run` takes it in, now that its place is the next one

@@ -38,8 +38,8 @@ LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may an
 ROUND_STEPS_MIN = 2_000
 # Has what it is given run, and does not wait; done once what that has written is durable.
 RunGathered = Callable[[Callable[[], None]], "Future[None]"]
-# In a group a batch waits for other servers, and the disk is idle meanwhile. So what gathers behind
-# it follows sooner: of clients with 1,000 messages of 128 bytes on their way, half of these.
+# In a group a batch waits for other servers, and the disk is idle meanwhile. So a second batch
+# follows it from here on: half of what a client has outstanding with 1,000 messages of 128 bytes.
 GROUP_QUEUED_BYTES_MIN = 64 * 1024
 OPENING_THREADS = 16  # open logs at a start, where each of them waits for the disk
 

@@ -238,22 +238,21 @@ class StreamView:
 
     async def size_at(self, start: int, end: int) -> int | None:
         """Bytes of the first wanted message from `start` to before `end`; None without one."""
-        answer = await self._next(start, counts=False)
+        answer = await self._ask({"seq": start})
         sequence = answer.header(NATS_SEQUENCE)
         if answer.status or sequence is None or int(sequence) >= end:
             return None
         return len(answer.data) + len(answer.header_block or b"")
 
-    async def _next(self, start: int, *, counts: bool) -> "Message":
-        """The first wanted message from `start` on; a batch of one also says how many follow, which
-        takes the server longer."""
-        asked: dict[str, object] = {"seq": start, "batch": 1} if counts else {"seq": start}
-        asked["next_by_subj"] = self.subjects[0] if self.subjects else ">"
+    async def _ask(self, asked: dict[str, object]) -> "Message":
+        """The first wanted message that a direct get finds."""
+        wanted = asked | {"next_by_subj": self.subjects[0] if self.subjects else ">"}
         subject = f"{self._js.api.prefix}.DIRECT.GET.{self.name}"
-        return await self._js.connection.request(subject, msgspec.json.encode(asked))
+        return await self._js.connection.request(subject, msgspec.json.encode(wanted))
 
     async def _count_by_direct_get(self, start: int) -> int:
-        answer = await self._next(start, counts=True)
+        # A batch of one also says how many follow it, which takes the server longer.
+        answer = await self._ask({"seq": start, "batch": 1})
         pending = answer.header(NATS_NUM_PENDING)
         if answer.status == 404:
             return 0

@@ -13,14 +13,14 @@ from zipimport import zipimporter
 
 def spare() -> None:
     """Spare this worker what can be; called by each task."""
-    _spare_the_collector(len(sys.modules))
+    _spare_the_collector(loaded=len(sys.modules))
     _spare_the_archives()
 
 
-@functools.lru_cache(maxsize=1)
-def _spare_the_collector(modules: int) -> None:
-    """Take what a worker has loaded out of the garbage collector's sight: again where there are
-    more modules than before the last task, since a first one loads most of them."""
+@functools.cache
+def _spare_the_collector(loaded: int) -> None:
+    """Take what a worker has loaded out of the garbage collector's sight, once for each number of
+    modules: the first task loads most of them."""
     gc.freeze()
 
 

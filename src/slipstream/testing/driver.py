@@ -311,7 +311,7 @@ class Client:
                 answers = self.take()
                 if "error" in answers[0].json():  # what it waited for has failed, in part perhaps
                     answers = self.ask(subject, asked)
-                    if not answers:  # ... and is tried once more
+                    if not answers:
                         settle()
                         answers = self.take()
             assert len(answers) == 1, answers

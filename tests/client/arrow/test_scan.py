@@ -246,3 +246,4 @@ async def test_a_message_lost_on_the_way_is_read_again(js: JetStream, stream: St
     assert reader is not None
     reader.sink.columns.expected = 99  # as if one had been taken that never came
     assert await sequences(scan) == list(range(11, 31))
+    assert not getattr(reader, "_packs", False)  # a server on the way may take no answers so large

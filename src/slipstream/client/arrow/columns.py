@@ -35,9 +35,10 @@ from slipstream.wire.headers import fields as fields_of
 
 ADDED = 1
 STATUS = 0  # not a message: a status of the server, for the caller to read
-BEYOND = 2  # a message after `last_wanted` or not before `time_end`; nothing was added
-GAP = 3  # at least one message is missing before this one; nothing was added
-MALFORMED = -1  # neither a direct get's answer nor a consumer's delivery
+# Of what is none of these nothing was added; of a packed answer what comes before.
+BEYOND = 2  # a message after `last_wanted` or not before `time_end`
+GAP = 3  # at least one message is missing before this one
+MALFORMED = -1  # neither a direct get's answer nor a consumer's delivery, or one that is cut off
 
 SUBJECT = 1
 TIMESTAMP = 2
@@ -66,7 +67,7 @@ class MessageColumns:
 
     Sequences are always kept. `rows` and `size` (bytes of subjects, headers, bodies) say how much
     there is; `sequence`, `timestamp` and `pending` (how many come after it, -1 if the server does
-    not say) are those of the message added last.
+    not say) are those of the message added last; `pending` is that of the last one in its answer.
     """
 
     def __init__(self, wanted: int) -> None:

@@ -352,6 +352,7 @@ cdef class MessageColumns:
         cdef Field *subject = NULL
         cdef int seen = 0
         cdef int kind
+        cdef bint has_time = False
         cdef long long sequence = -1
         cdef long long timestamp = 0
         cdef long long pending = -1
@@ -376,8 +377,7 @@ cdef class MessageColumns:
             elif kind == OF_SEQUENCE:
                 sequence = number(view, field.value, field.value_end)
             elif kind == OF_TIME:
-                if not read_time(view, field.value, field.value_end, &timestamp):
-                    return _MALFORMED
+                has_time = read_time(view, field.value, field.value_end, &timestamp)
             elif kind == OF_PENDING:
                 pending = number(view, field.value, field.value_end)
             elif kind == OF_LAST:
@@ -387,7 +387,7 @@ cdef class MessageColumns:
                 return _GAP
             self.pending = pending
             return self._add_packed(view, body_start, end)
-        if sequence < 0 or not seen & OF_TIME or subject == NULL:
+        if sequence < 0 or not has_time or subject == NULL:
             return _MALFORMED
         if seen & OF_LAST and previous != self.expected:
             return _GAP
@@ -401,15 +401,17 @@ cdef class MessageColumns:
         """Add the messages that are packed in view[at:end]."""
         cdef PackedHead head
         cdef Py_ssize_t header, body
+        cdef long long size
         while at < end:
             if end - at < <Py_ssize_t> sizeof(PackedHead):
                 return _MALFORMED
             memcpy(&head, view + at, sizeof(PackedHead))
             at += sizeof(PackedHead)
+            size = <long long> head.subject_size + head.header_size + head.body_size
+            if end - at < size or head.sequence > <unsigned long long> INT64_LIMIT:
+                return _MALFORMED
             header = at + head.subject_size
             body = header + head.header_size
-            if end - body < <Py_ssize_t> head.body_size or head.sequence > <unsigned long long> INT64_LIMIT:
-                return _MALFORMED
             if <long long> head.sequence > self.last_wanted or head.timestamp >= self.time_end:
                 return _BEYOND
             self._found = 0

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from slipstream.client.jetstream import JetStream
     from slipstream.client.subscriptions import SinkSubscription
 
+PACKED_ROOM = 512 * 1024  # bytes that a message may have where packed answers are asked for
 PULL_EXPIRES_SECONDS = 30
 PULL_HEARTBEAT_SECONDS = 1
 INACTIVE_SECONDS = 60.0
@@ -165,11 +166,24 @@ class DirectReader(Reader):
 
     is_direct = True
 
+    def __init__(self, js: "JetStream", stream: str, subjects: list[str], wanted: Range) -> None:
+        super().__init__(js, stream, subjects, wanted)
+        # Whether many messages may come in one answer. Servers on the way may take less than that
+        # in one message, and the nearest is the one that says so.
+        self._packs = js.connection.max_payload >= PACKED_ROOM
+
+    def restart(self) -> None:
+        """Something was lost, perhaps since a server on the way does not take answers so large."""
+        if self.sink is not None and self.sink.outcome != BROKEN:
+            self._packs = False
+
     async def request(self, columns: MessageColumns) -> None:
         """Ask for a batch."""
         wanted = self._range
         rows = min(self._rows, wanted.last - wanted.next + 1)
-        asked: dict[str, object] = {"batch": rows, "max_bytes": self._bytes, "packed": True}
+        asked: dict[str, object] = {"batch": rows, "max_bytes": self._bytes}
+        if self._packs:
+            asked["packed"] = True
         if wanted.start_time:
             asked["start_time"] = wanted.start_time
         else:

@@ -13,9 +13,9 @@ cdef Py_ssize_t PIECE_MESSAGES
 cdef Py_ssize_t PIECE_BYTES
 cdef Py_ssize_t BACKLOG_BYTES_MAX
 cdef Py_ssize_t PACK_BYTES
-cdef Py_ssize_t ALONE_BYTES
+cdef Py_ssize_t ALONE_PART
 cdef unsigned long long _64_BITS
-cdef bytes _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE, _PACKED
+cdef bytes _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE, _PACK_HEAD
 
 
 cdef class Answer:
@@ -38,23 +38,24 @@ cdef class Answer:
     cdef unsigned long long _up_to
     cdef Inbound _message
     cdef OutBuffer _scratch
-    cdef long long _packed
+    cdef long long _gathered
+    cdef Py_ssize_t _pack_bytes
     cdef bytes _stream_head
 
     @cython.locals(state=int)
     cpdef pump(self)
     @cython.locals(sent=Py_ssize_t, size=Py_ssize_t)
     cdef int _piece(self) except -2
-    @cython.locals(before="unsigned long long", count="long long", heard=int)
+    @cython.locals(before="unsigned long long", count="long long")
     cdef int _packed_piece(self) except -2
     @cython.locals(record=Record, out=OutBuffer)
-    cdef long long _pack(self) except -2
+    cdef long long _gather(self) except -2
     @cython.locals(message=Inbound, head=bytes)
-    cdef int _send_pack(self, unsigned long long before) except -1
+    cdef int _send_gathered(self, unsigned long long before) except -1
     @cython.locals(heard=int)
     cdef int _send_alone(self) except -1
     @cython.locals(record=Record, length=Py_ssize_t)
-    cdef Py_ssize_t _count(self) except -1
+    cdef Py_ssize_t _note_sent(self) except -1
     cdef bint _advance(self) except -1
     @cython.locals(record=Record, message=Inbound, out=OutBuffer)
     cdef int _send(self, bint with_batch) except -1

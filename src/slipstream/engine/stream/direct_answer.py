@@ -3,8 +3,9 @@
 A batch is sent in pieces of bounded size. After each piece it waits for the next turn, and for the
 client to keep up, so that a large read costs neither memory nor other clients their turn.
 
-A client that asks for it has a piece as one *packed* answer (docs/protocol/streams.md#packed-
-batches): numbers in binary instead of headers in text, and one frame for a thousand messages.
+A client that asks for it has a piece as one *packed* answer
+(docs/protocol/streams.md#packed-batches): numbers in binary instead of headers in text, and one
+frame for a thousand messages.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,14 +36,14 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 PIECE_MESSAGES: _int = 2048
 PIECE_BYTES: _int = 512 * 1024
 BACKLOG_BYTES_MAX: _int = 4 * 1024 * 1024
-PACK_BYTES: _int = 256 * 1024  # of a packed answer, and of the last message in it
-ALONE_BYTES: _int = 64 * 1024  # a message from here on gains nothing by being packed
+PACK_BYTES: _int = 256 * 1024  # a packed answer ends with the message that reaches this
+ALONE_PART: _int = 4  # a message of this part of it gains nothing by being packed
 _64_BITS: _int = 2**64 - 1
 _SEQUENCE = b"\r\n%b: " % NATS_SEQUENCE
 _TIME_STAMP = b"\r\n%b: " % NATS_TIME_STAMP
 _NUM_PENDING = b"\r\n%b: " % NATS_NUM_PENDING
 _LAST_SEQUENCE = b"\r\n%b: " % NATS_LAST_SEQUENCE
-_PACKED = b"NATS/1.0\r\n%b: %%d\r\n%b: %%d\r\n%b: %%d\r\n\r\n" % (
+_PACK_HEAD = b"NATS/1.0\r\n%b: %%d\r\n%b: %%d\r\n%b: %%d\r\n\r\n" % (
     SLIPSTREAM_PACKED,
     NATS_NUM_PENDING,
     NATS_LAST_SEQUENCE,
@@ -73,7 +74,9 @@ class Answer:
         self._up_to = 0
         self._message = Inbound(reply)
         self._scratch = OutBuffer()
-        self._packed = 0  # messages in it
+        self._gathered = 0  # messages that are packed in it
+        # Whoever relays the answer takes no more than a payload in one message.
+        self._pack_bytes = min(PACK_BYTES, stream.engine.options.max_payload // 2)
         self._stream_head = b"%b: %b\r\n%b: " % (
             NATS_STREAM,
             stream.name.encode(),
@@ -141,7 +144,7 @@ class Answer:
             self._pending -= 1
             if not self._send(True):
                 return -1
-            size += self._count()
+            size += self._note_sent()
             sent += 1
             if sent >= PIECE_MESSAGES or size >= PIECE_BYTES:
                 return 0 if self._left > 0 and self._bytes_left > 0 else 1
@@ -150,26 +153,25 @@ class Answer:
     def _packed_piece(self) -> _int:
         """The same, but in one answer; a message that is large is a piece of its own."""
         before = self._last
-        heard = 1
         try:
-            count = self._pack()
-        finally:  # also if the disk has to be asked for the next one: these leave first
-            if self._scratch.size:
-                heard = self._send_pack(before)
-        if not heard or (count < 0 and not self._send_alone()):
+            count = self._gather()
+        except (ColdError, OSError, StorageError):  # what there is leaves before the disk is asked
+            if self._gathered and not self._send_gathered(before):
+                return -1
+            raise
+        if self._gathered and not self._send_gathered(before):
+            return -1
+        if count < 0 and not self._send_alone():
             return -1
         return 0 if count and self._left > 0 and self._bytes_left > 0 else 1
 
-    def _pack(self) -> _int:
-        """Gather the next answer; how many messages it has. -1: the one in `record` is to follow
-        alone."""
+    def _gather(self) -> _int:
+        """Gather messages for an answer; how many. -1: the one in `record` is to follow alone."""
         out, record = self._scratch, self.record
-        self._packed = 0
+        self._gathered = 0
         while self._left > 0 and self._bytes_left > 0 and self._advance():
-            if record.end - record.header_start >= ALONE_BYTES:
+            if record.end - record.header_start >= self._pack_bytes // ALONE_PART:
                 return -1
-            self._pending -= 1
-            self._count()
             out.put_number(record.seq, 8)
             out.put_number(record.ts & _64_BITS, 8)
             out.put_number(record.body_start - record.header_start, 4)
@@ -177,14 +179,16 @@ class Answer:
             out.put_number(len(record.subject), 2)
             out.put(record.subject)
             out.put_slice(record.data, record.header_start, record.end)
-            self._packed += 1
-            if self._packed >= PIECE_MESSAGES or out.size >= PACK_BYTES:
+            self._gathered += 1
+            self._pending -= 1
+            self._note_sent()
+            if self._gathered >= PIECE_MESSAGES or out.size >= self._pack_bytes:
                 break
-        return self._packed
+        return self._gathered
 
-    def _send_pack(self, before: _int) -> _int:
+    def _send_gathered(self, before: _int) -> _int:
         """Send what was gathered, which follows the message `before`; how many got it."""
-        head = _PACKED % (self._packed, self._pending, before)
+        head = _PACK_HEAD % (self._gathered, self._pending, before)
         message = self._message
         message.data = head + self._scratch.take()
         message.header_start = 0
@@ -196,11 +200,11 @@ class Answer:
         """Send the message in `record` as an answer of its own; how many got it."""
         self._pending -= 1
         heard = self._send(True)
-        self._count()
+        self._note_sent()
         return heard
 
-    def _count(self) -> _int:
-        """The message in `record` is sent, or gathered to be sent; its bytes."""
+    def _note_sent(self) -> _int:
+        """The message in `record` is sent, or gathered to be; its bytes."""
         record = self.record
         length = len(record.subject) + record.end - record.header_start
         self._last = record.seq

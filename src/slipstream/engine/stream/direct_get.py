@@ -125,7 +125,9 @@ class DirectGet:
             answer.status(b"408 Malformed Request")
             return 1
         if by_subject:
-            alone = DirectRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes)
+            alone = DirectRequest(
+                no_hdr=request.no_hdr, max_bytes=request.max_bytes, packed=request.packed
+            )
             if request != alone:
                 answer.status(b"408 Bad Request")
                 return 1

@@ -700,4 +700,5 @@ class GroupFile:
         self._base.close()
 
     def drop(self) -> None:
+        """As `close`: what was appended to it leaves before the deletion, in the same order."""
         self.close()
