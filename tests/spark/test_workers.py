@@ -1,5 +1,6 @@
 """What a worker is spared between tasks, and that it imports as before."""
 
+import gc
 import importlib
 import os
 import site
@@ -39,6 +40,23 @@ def test_an_archive_on_the_path_is_not_read_again_for_each_task(
     importlib.import_module("zipped_second")
     for name in ("zipped_first", "zipped_second"):
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_what_a_task_has_loaded_is_out_of_the_collectors_sight_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(len(sys.modules)))
+    (tmp_path / "loaded_by_a_task.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    workers.spare()
+    before = len(frozen)
+    workers.spare()
+    assert len(frozen) == before
+    importlib.import_module("loaded_by_a_task")
+    workers.spare()
+    assert len(frozen) == before + 1
+    monkeypatch.delitem(sys.modules, "loaded_by_a_task")
 
 
 def test_workers_import_pyspark_from_where_it_is_installed(spark: "SparkSession") -> None:
