@@ -85,7 +85,7 @@ def _columns(kind: Any, choices: Choices) -> list[object]:
     return found
 
 
-_TOLD = ("rows", "size", "sequence", "timestamp", "pending", "expected")
+_TOLD = ("rows", "size", "sequence", "timestamp", "pending", "expected", "after")
 
 
 def _frame(columns: Any, choices: Choices) -> object:

@@ -274,6 +274,18 @@ def test_a_sequence_beyond_63_bits_is_malformed(columns: Any) -> None:
     assert add_packed(columns, [(2**63, NOON, b"a", b"", b"")]) == MALFORMED
 
 
+def test_a_message_that_came_before_does_not_come_again(columns: Any) -> None:
+    columns.after = 6
+    assert add_packed(columns, [(6, NOON, b"a", b"", b"")]) == MALFORMED
+    assert add_direct(columns, direct(6)) == MALFORMED
+    assert columns.rows == 0
+    assert add_packed(columns, [*PACKED_ROWS, PACKED_ROWS[0]]) == MALFORMED
+    assert add_packed(columns, PACKED_ROWS[1:], previous=9) == MALFORMED
+    assert add_direct(columns, direct(9, previous=9)) == MALFORMED
+    assert (columns.rows, columns.sequence) == (2, 9)
+    assert add_direct(columns, direct(10, previous=9)) == ADDED
+
+
 def test_a_message_that_calls_itself_packed_is_one_message(columns: Any) -> None:
     own = b"Kind: order\r\nSlipstream-Packed: 2\r\n"
     assert add_direct(columns, direct(own=own)) == ADDED
@@ -301,6 +313,6 @@ def test_both_builds_make_the_same_columns(
             reply = b"$JS.ACK.S.c.1.%d.9.17.2" % (ours.sequence + 1)
             results = [add_delivered(made, reply, block, body) for made in (ours, twin)]
         assert results[0] == results[1]
-        for name in ("rows", "size", "sequence", "timestamp", "pending", "expected"):
+        for name in ("rows", "size", "sequence", "timestamp", "pending", "expected", "after"):
             assert getattr(ours, name) == getattr(twin, name)
     assert ours.take() == twin.take()

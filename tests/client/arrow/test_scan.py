@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import struct
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pyarrow
 import pytest
 
@@ -18,7 +20,9 @@ from slipstream.extras import MissingPackageError
 from slipstream.model.times import Timestamp
 from slipstream.wire.nuid import DIGITS
 from tests.client.jetstream.test_consume import until
+from tests.client.jetstream.test_malformed import STREAM
 from tests.client.proxy import Proxy
+from tests.client.scripted_server import Asked, ScriptedServer
 
 WAYS = ["direct", "consumer"]
 
@@ -247,3 +251,32 @@ async def test_a_message_lost_on_the_way_is_read_again(js: JetStream, stream: St
     reader.sink.columns.expected = 99  # as if one had been taken that never came
     assert await sequences(scan) == list(range(11, 31))
     assert not getattr(reader, "_packs", False)  # a server on the way may take no answers so large
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+async def test_what_a_server_sends_once_more_is_not_given_again(is_packed: bool) -> None:
+    batches = [[1, 2], [1, 2, 3], [3, 4, 3], [5]]
+
+    def answer(asked: Asked) -> bytes:
+        if ".STREAM.INFO." in asked.subject:
+            return asked.answer(msgspec.json.encode(STREAM))
+        numbers = batches.pop(0)
+        rows = [
+            (struct.pack("<QqIIH", number, 1, 0, 0, 0), f"Nats-Sequence: {number}\r\n")
+            for number in numbers
+        ]
+        tails = [f"Nats-Num-Pending: 3\r\nNats-Last-Sequence: {n}\r\n\r\n" for n in (0, *numbers)]
+        if is_packed:
+            head = f"NATS/1.0\r\nSlipstream-Packed: 1\r\n{tails[0]}".encode()
+            sent = asked.answer(b"".join(row for row, _ in rows), head)
+        else:
+            head = "NATS/1.0\r\nNats-Subject: s\r\nNats-Time-Stamp: 2026-03-01T12:00:00Z\r\n"
+            sent = b"".join(
+                asked.answer(b"", f"{head}{name}{tail}".encode())
+                for (_, name), tail in zip(rows, tails, strict=False)
+            )
+        return sent + asked.answer(b"", f"NATS/1.0 204 EOB\r\n{tails[-1]}".encode())
+
+    async with ScriptedServer(answer) as server, await slipstream.connect(server.url) as nc:
+        assert await sequences(Scan(nc.jetstream(), "S")) == [1, 2, 3, 4, 5]
+    assert not batches

@@ -20,6 +20,7 @@ cdef class MessageColumns:
     cdef public long long last_wanted
     cdef public long long time_end
     cdef public long long expected
+    cdef public long long after
     cdef public bint ordered
     cdef readonly long long sequence
     cdef readonly long long timestamp

@@ -75,6 +75,7 @@ class MessageColumns:
         self.last_wanted = _INT64_MAX
         self.time_end = _INT64_MAX  # nanoseconds since the epoch; only earlier messages are wanted
         self.expected = 0  # direct get: sequence of the message before; ordered: consumer sequence
+        self.after = 0  # direct get: only messages behind this sequence are answers
         self.ordered = False  # deliveries count up without a gap
         self.sequence = 0
         self.timestamp = 0
@@ -122,9 +123,11 @@ class MessageColumns:
         if NATS_LAST_SEQUENCE in found:
             if _number(found[NATS_LAST_SEQUENCE]) != self.expected:
                 return GAP
+        if sequence <= self.after:
+            return MALFORMED
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return BEYOND
-        self.expected = sequence
+        self.expected = self.after = sequence
         self.pending = _number(found.get(NATS_NUM_PENDING, b""))
         return self._add(sequence, timestamp, subject, b"", fields, data[body_start:end])
 
@@ -136,7 +139,9 @@ class MessageColumns:
             sequence, timestamp, *sizes = _PACKED.unpack_from(data, at)
             header_size, body_size, subject_size = sizes
             at += _PACKED.size
-            if end - at < header_size + body_size + subject_size or sequence > _INT64_MAX:
+            if end - at < header_size + body_size + subject_size:
+                return MALFORMED
+            if not self.after < sequence <= _INT64_MAX:
                 return MALFORMED
             if sequence > self.last_wanted or timestamp >= self.time_end:
                 return BEYOND
@@ -144,7 +149,7 @@ class MessageColumns:
             body = header + header_size
             subject = data[at:header]
             at = body + body_size
-            self.expected = sequence
+            self.expected = self.after = sequence
             fields = fields_of(data[header:body])
             self._add(sequence, timestamp, subject, b"", fields, data[body:at])
         return ADDED

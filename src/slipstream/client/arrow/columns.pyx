@@ -278,6 +278,7 @@ cdef class MessageColumns:
         self.last_wanted = INT64_LIMIT
         self.time_end = INT64_LIMIT
         self.expected = 0
+        self.after = 0
         self._ack = AckSubject()
         self.ordered = False
         self.sequence = 0
@@ -391,9 +392,11 @@ cdef class MessageColumns:
             return _MALFORMED
         if seen & OF_LAST and previous != self.expected:
             return _GAP
+        if sequence <= self.after:
+            return _MALFORMED
         if sequence > self.last_wanted or timestamp >= self.time_end:
             return _BEYOND
-        self.expected = sequence
+        self.expected = self.after = sequence
         self.pending = pending
         return self._add(sequence, timestamp, view + subject.value, subject.value_end - subject.value, b"", view, body_start, end)
 
@@ -410,6 +413,8 @@ cdef class MessageColumns:
             size = <long long> head.subject_size + head.header_size + head.body_size
             if end - at < size or head.sequence > <unsigned long long> INT64_LIMIT:
                 return _MALFORMED
+            if <long long> head.sequence <= self.after:
+                return _MALFORMED
             header = at + head.subject_size
             body = header + head.header_size
             if <long long> head.sequence > self.last_wanted or head.timestamp >= self.time_end:
@@ -417,7 +422,7 @@ cdef class MessageColumns:
             self._found = 0
             if head.header_size:
                 self._read_fields(view, header, body)
-            self.expected = <long long> head.sequence
+            self.expected = self.after = <long long> head.sequence
             self._add(self.expected, head.timestamp, view + at, head.subject_size, b"", view, body, body + head.body_size)
             at = body + head.body_size
         return _ADDED

@@ -154,6 +154,7 @@ class Reader:
         columns.last_wanted = self._range.last
         columns.time_end = self._range.time_end
         columns.expected = expected
+        columns.after = self._range.next - 1
         columns.ordered = not self.is_direct
         self.sink = ColumnSink(columns, self._rows, self._bytes, self.is_direct)
         inbox = self._js.connection.new_inbox()
