@@ -45,7 +45,7 @@ FILES: dict[Path, list[tuple[str, Source, set[str]]]] = {
         ("OrderedConsumerKeywords", OrderedConsumerConfig, set()),
     ],
     PACKAGE / "client" / "arrow" / "keywords.py": [
-        ("ScanKeywords", Scan.__init__, {"start", "end", "subjects"}),
+        ("ScanKeywords", Scan.__init__, {"start", "end", "subjects", "info"}),
     ],
     PACKAGE / "client" / "kv" / "keywords.py": [
         ("KeyValueKeywords", KeyValueConfig, set()),
