@@ -123,6 +123,19 @@ def test_ranges_are_cut_by_count_where_nine_of_ten_are_deleted(
     assert max(r["count"] for r in parts) <= 12
 
 
+def test_messages_with_headers_named_like_those_of_an_answer_are_counted(
+    spark: "SparkSession", either_url: str
+) -> None:
+    name = fill(either_url, 5)
+    own = {"Nats-Sequence": "first", "Nats-Num-Pending": "few"}
+    with slipstream.sync.connect(either_url) as nc:
+        for _ in range(5):
+            nc.jetstream().publish(f"{name}.new", b"x", headers=own)
+    table = read(spark, either_url, name, subjects=f"{name}.*", minPartitions=3)
+    assert sorted(r.sequence for r in table.collect()) == list(range(1, 11))
+    assert table.rdd.getNumPartitions() == 3
+
+
 def test_an_empty_stream_is_an_empty_table(spark: "SparkSession", either_url: str) -> None:
     assert read(spark, either_url, fill(either_url, 0)).count() == 0
 

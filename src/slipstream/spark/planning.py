@@ -25,12 +25,13 @@ from slipstream.client.jetstream.errors import (
 )
 from slipstream.errors import ConfigError, Error
 from slipstream.model.configurations import ConsumerConfig
-from slipstream.model.header_names import NATS_NUM_PENDING, NATS_SEQUENCE
+from slipstream.model.header_fields import NATS_NUM_PENDING, NATS_SEQUENCE
 from slipstream.model.infos import StreamInfo
 from slipstream.model.times import datetime_text
 from slipstream.spark.connections import RETRY_WAIT_SECONDS, connect, jetstream, may_pass
 from slipstream.spark.loss import LossReports
 from slipstream.spark.options import ServerOptions, SourceOptions
+from slipstream.wire.headers import find_last
 from slipstream.wire.subjects import overlaps
 
 if TYPE_CHECKING:
@@ -239,8 +240,8 @@ class StreamView:
     async def size_at(self, start: int, end: int) -> int | None:
         """Bytes of the first wanted message from `start` to before `end`; None without one."""
         answer = await self._ask({"seq": start})
-        sequence = answer.header(NATS_SEQUENCE)
-        if answer.status or sequence is None or int(sequence) >= end:
+        sequence = _said(answer, NATS_SEQUENCE)
+        if answer.status or sequence is None or sequence >= end:
             return None
         return len(answer.data) + len(answer.header_block or b"")
 
@@ -253,12 +254,12 @@ class StreamView:
     async def _count_by_direct_get(self, start: int) -> int:
         # A batch of one also says how many follow it, which takes the server longer.
         answer = await self._ask({"seq": start, "batch": 1})
-        pending = answer.header(NATS_NUM_PENDING)
+        pending = _said(answer, NATS_NUM_PENDING)
         if answer.status == 404:
             return 0
         if answer.status or pending is None:
             return await self._count_by_consumer(start)
-        return int(pending) + 1
+        return pending + 1
 
     async def _count_by_consumer(self, start: int) -> int:
         config = ConsumerConfig(
@@ -278,3 +279,11 @@ class StreamView:
         except ApiError:
             pass  # it ends by itself
         return made.num_pending
+
+
+def _said(answer: "Message", name: bytes) -> int | None:
+    """The number that the server has added to a message; None if it has none. The message may have
+    headers of that name itself: the server's come last."""
+    block = answer.header_block
+    value = find_last(block, 0, len(block), name)
+    return int(value) if value is not None and value.isdigit() else None
