@@ -8,7 +8,7 @@ import pytest
 from slipstream import build
 from slipstream.log import damage
 from slipstream.log.file_log import FileLog
-from slipstream.log.record import COMMIT_SIZE
+from slipstream.log.record import COMMIT_SIZE, Record
 from slipstream.log.segment import HEADER_SIZE
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log.storing import commit, fill, opened, put, readable
@@ -192,3 +192,58 @@ def test_a_search_by_time_passes_any_number_of_damaged_messages(
     # The report of each would take its time; the search is what this is about.
     monkeypatch.setattr(damage, "set_aside", lambda *_, **__: True)
     assert log.seq_at(1_000 + count // 2) == count + 1
+
+
+def harmed(harm: str) -> tuple[SimulatedDisk, FileLog, list[int]]:
+    """A log that had read of a closed segment when that was harmed, and what it has."""
+    disk = SimulatedDisk(Random(1))
+    log = opened(disk, 1 << 20)
+    fill(log, 3_000)
+    commit(log)
+    log.cut()
+    fill(log, 1)
+    commit(log)
+    log.close()
+    log = opened(disk, 1 << 20)
+    assert log.read(1, Record())
+    path = disk.files(".seg")[0]
+    size = disk.open(path).size()
+    if harm == "zeros":
+        disk.overwrite(path, size // 4, bytes(size // 2))
+    elif harm == "cut":
+        disk.cut(path, size // 4)
+    return disk, log, list(range(1, 3_002))
+
+
+@pytest.mark.parametrize("harm", ["zeros", "cut"])
+def test_messages_that_are_damaged_in_a_row_cost_few_syncs(harm: str) -> None:
+    disk, log, all_of_them = harmed(harm)
+    before = disk.calls["sync"] + disk.calls["sync_dir"]
+    found = readable(log)
+    ranges = sorted(log.lost.ranges)
+    lost = [seq for first, last in ranges for seq in range(first, last + 1)]
+    assert sorted([*found, *lost]) == all_of_them
+    assert len(lost) > 1_000
+    assert len(ranges) <= 5
+    assert disk.calls["sync"] + disk.calls["sync_dir"] - before <= 4 * len(ranges)
+    commit(log)
+    disk.crash()
+    log = opened(disk, 1 << 20)
+    again = readable(log)  # less than what was in memory still
+    missing = {seq for first, last in log.lost.ranges for seq in range(first, last + 1)}
+    assert set(lost) <= missing
+    assert sorted([*again, *missing]) == all_of_them
+
+
+def test_a_message_that_is_whole_ends_what_is_lost_in_a_row() -> None:
+    disk, log, _ = harmed("")
+    path = disk.files(".seg")[0]
+    data = disk.read(path)
+    record = Record()
+    for seq in (100, 101, 103, 104):
+        assert log.read(seq, record)
+        at = data.index(record.body())
+        disk.overwrite(path, at, bytes(4))
+    log = opened(disk, 1 << 20)
+    assert 102 in readable(log)
+    assert sorted(log.lost.ranges) == [(100, 101), (103, 104)]

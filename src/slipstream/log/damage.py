@@ -11,18 +11,24 @@ docs/storage.md).
 """
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slipstream.errors import DiskFullError, StorageError
+from slipstream.errors import CorruptionError, DiskFullError, StorageError
 from slipstream.log.columns import GONE
 from slipstream.log.disk import Disk, report_damage, write_file
 from slipstream.log.durability import Lost
-from slipstream.log.segment import SEQUENCE_MAX
+from slipstream.log.record import Record
+from slipstream.log.segment import SEQUENCE_MAX, Segment
 
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
+    from slipstream.log.segment_reader import Remains
 
 DIRECTORY = "damaged"  # beside the segments
+# What cannot be read is kept aside in one go, and told by one name: each costs two syncs, and the
+# server does nothing else meanwhile.
+RUN_MESSAGES_MAX = 1024
+RUN_BYTES_MAX = 1024 * 1024
 _NAME = re.compile(
     r"(?P<place>\d{20}-\d+)(?:-\d+)?(?:\.lost-(?P<first>\d{1,19})-(?P<last>\d{1,19}))?", re.ASCII
 )
@@ -76,21 +82,59 @@ def kept_aside(disk: Disk, directory: str, base: int, offset: int, size: int) ->
     return at >= offset + size
 
 
-def lose(log: "FileLog", segment: Any, seq: int) -> None:
-    """Go on without message `seq`, which cannot be read; say so unless it was erased."""
+def lose(log: "FileLog", segment: Segment, seq: int) -> None:
+    """Go on without message `seq`, which cannot be read, nor those right behind it that cannot be
+    read either: all are kept aside as one. Say so, unless `seq` was erased."""
     i = seq - segment.base
     if segment.ids is None:
         log.reader.load(segment)
-    ids = segment.ids
-    found = log.reader.examine(segment, i)
-    if not found.erased and not log.replaying:
-        log.lost.add(seq, seq, len(found.data))
+    run = _unreadable(log, segment, i)
+    if not run[0].erased and not log.replaying:
+        last = seq + len(run) - 1
+        data = b"".join(found.data for found in run)
+        log.lost.add(seq, last, len(data))
         try:
-            place = found.offset
-            set_aside(log.disk, log.directory, segment.base, place, found.data, seq, seq)
+            set_aside(log.disk, log.directory, segment.base, run[0].offset, data, seq, last)
         except (OSError, StorageError):
             pass  # it is still where it was
-    size = min(found.size, segment.bytes)
+    for found in run:
+        _take_out(log, segment, i, found.size)
+        i += 1
+
+
+def _unreadable(log: "FileLog", segment: Segment, i: int) -> "list[Remains]":
+    """What is left of the message at place `i`, and of live ones that follow it without another
+    between them, as far as none can be read and their bytes are one piece, or are not there."""
+    ids = segment.ids
+    assert ids is not None
+    run = [log.reader.examine(segment, i)]
+    size = len(run[0].data)
+    record = Record()
+    while not run[-1].erased and len(run) < RUN_MESSAGES_MAX and size < RUN_BYTES_MAX:
+        i += 1
+        if i >= ids.size or ids.get(i) == GONE:
+            break
+        try:
+            log._fill(segment, i, record)
+            break
+        except CorruptionError:
+            found = log.reader.examine(segment, i)
+        except (OSError, StorageError):  # it may be readable another time
+            break
+        is_next = found.offset == run[0].offset + size or not (size or found.data)
+        if found.erased or not is_next:
+            break
+        run.append(found)
+        size += len(found.data)
+    return run
+
+
+def _take_out(log: "FileLog", segment: Segment, i: int, size: int) -> None:
+    """The message at place `i` is no more; its `size` as clients count it."""
+    ids = segment.ids
+    assert ids is not None
+    seq = segment.base + i
+    size = min(size, segment.bytes)
     log._forgotten(segment, i, False)
     log.subjects.removed(ids.get(i), seq)
     ids.set(i, GONE)

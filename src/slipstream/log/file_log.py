@@ -986,7 +986,9 @@ class FileLog(Log):
     def _lose(self, seq: _int) -> None:
         self.reader.near = False  # nothing is to be left half done
         self.untold = not self.replaying
-        damage.lose(self, self._block_of(seq), seq)
+        segment = self._block_of(seq)
+        assert isinstance(segment, Segment)
+        damage.lose(self, segment, seq)
 
     def _forgotten(self, block: Any, i: _int, erase: bool) -> None:
         segment = block
