@@ -51,19 +51,28 @@ def test_a_load_says_which_share_of_the_disk_it_uses() -> None:
 
 @pytest.mark.parametrize(("ours", "is_met"), [(STEADY, True), (NOISY, False)])
 def test_a_floor_is_met_only_by_all_of_our_interval(ours: list[float], is_met: bool) -> None:
-    row = row_of(Line("load", "work", "warm", floor=95.0), {"warm": ours}, {"warm": STEADY})
+    row = row_of(Line("load", "work", "warm", floor=95.0), {"warm": ours}, {"warm": STEADY}, {})
     assert row["met"] is is_met
     assert "[≥ 95.0]" in load_cells(row)
 
 
 def test_a_line_may_stand_beside_another_figure_of_kafkas() -> None:
     line = Line("exactly once", "sink", "exact", 1.0, beside="once")
-    row = row_of(line, {"exact": [200.0] * 7, "once": [400.0] * 7}, {"once": STEADY})
+    row = row_of(line, {"exact": [200.0] * 7, "once": [400.0] * 7}, {"once": STEADY}, {})
     assert row["ratio"] == (2.0, 2.0, 2.0)
     assert row["met"]
 
 
 def test_a_latency_has_to_stay_below_its_goal() -> None:
     line = Line("latency", "trickle", "p50", 0.5, lower_is_better=True)
-    assert row_of(line, {"p50": [40.0] * 7}, {"p50": STEADY})["met"]
-    assert not row_of(line, {"p50": [60.0] * 7}, {"p50": STEADY})["met"]
+    assert row_of(line, {"p50": [40.0] * 7}, {"p50": STEADY}, {})["met"]
+    assert not row_of(line, {"p50": [60.0] * 7}, {"p50": STEADY}, {})["met"]
+
+
+def test_a_line_states_what_doing_nothing_reaches() -> None:
+    ready = {"once": [300.0] * 7, "held": [1.0] * 7}
+    line = Line("exactly once", "sink", "exact", 1.0, beside="once")
+    row = row_of(line, {"exact": [200.0] * 7}, {"once": STEADY}, ready)
+    assert load_cells(row)[-1] == "300"
+    line = Line("held", "batch", "held", lower_is_better=True, bound=200.0)
+    assert load_cells(row_of(line, {"held": [150.0] * 7}, {"held": [0.0] * 7}, ready))[-1] == ""
