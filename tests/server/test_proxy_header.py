@@ -1,9 +1,11 @@
 """Headers of the PROXY protocol: what proxies write, what is malformed, and what is hostile."""
 
+import socket
 import struct
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slipstream.errors import ProtocolError
@@ -109,8 +111,13 @@ def test_no_bytes_are_read_past_their_end_or_raise_anything_else(data: bytes) ->
 
 
 @given(st.ip_addresses(), st.integers(0, 65535), st.binary(max_size=200), st.binary())
-def test_what_is_written_is_read(host: object, port: int, value: bytes, rest: bytes) -> None:
-    client = Address(str(host), port)
+@example(IPv6Address("::ffff:0:0"), 1, b"", b"")
+def test_what_is_written_is_read(
+    host: IPv4Address | IPv6Address, port: int, value: bytes, rest: bytes
+) -> None:
+    # As the system spells it: with dots where the address is one of IPv4 within IPv6.
+    family = socket.AF_INET if host.version == 4 else socket.AF_INET6
+    client = Address(socket.inet_ntop(family, host.packed), port)
     header = make_header(client, client, {0xE7: value})
     found = read_header(header + rest)
     assert found is not None
