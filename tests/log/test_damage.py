@@ -247,3 +247,23 @@ def test_a_message_that_is_whole_ends_what_is_lost_in_a_row() -> None:
     log = opened(disk, 1 << 20)
     assert 102 in readable(log)
     assert sorted(log.lost.ranges) == [(100, 101), (103, 104)]
+
+
+def test_a_message_damaged_behind_one_that_is_lost_already_is_told_too() -> None:
+    disk, log, _ = harmed("")
+    path = disk.files(".seg")[0]
+    bodies = {}
+    record = Record()
+    for seq in (100, 101):
+        assert log.read(seq, record)
+        bodies[seq] = disk.read(path).index(record.body())
+    lost: list[int] = []
+    for seq in (100, 101):
+        disk.overwrite(path, bodies[seq], bytes(4))
+        log = opened(disk, 1 << 20)
+        assert seq not in readable(log)
+        commit(log)
+        disk.crash()
+        lost.append(seq)
+        log = opened(disk, 1 << 20)
+        assert log.lost.sequences == lost

@@ -108,6 +108,8 @@ def _unreadable(log: "FileLog", segment: Segment, i: int) -> "list[Remains]":
     ids = segment.ids
     assert ids is not None
     run = [log.reader.examine(segment, i)]
+    if log.replaying:  # which of them are told already is known for each alone
+        return run
     size = len(run[0].data)
     record = Record()
     while not run[-1].erased and len(run) < RUN_MESSAGES_MAX and size < RUN_BYTES_MAX:
