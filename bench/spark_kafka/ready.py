@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-COLUMNS = (
-    "stream string, subject string, sequence bigint, timestamp timestamp, timestamp_ns bigint, "
-    "headers map<string,array<string>>, data binary"
-)
-FEW_COLUMNS = "data binary, sequence bigint, timestamp timestamp"
 BATCH_ROWS = 16_384
 TASKS = 2
 PACE_SECONDS = 0.05
@@ -50,14 +45,14 @@ class Rows(InputPartition):
 
 
 class Ready(DataSource):
-    """``format("ready")``, with the options `rows`, `few`, and `perTrigger` or `paced`."""
+    """``format("ready")``, with the options `columns`, `rows`, and `perTrigger` or `paced`."""
 
     @classmethod
     def name(cls) -> str:
         return "ready"
 
     def schema(self) -> str:
-        return FEW_COLUMNS if "few" in self.options else COLUMNS
+        return self.options["columns"]
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         return Reader(schema, int(self.options["rows"]))
@@ -188,14 +183,23 @@ class ReadySide:
         """All rows; of what was written, which is gone, those that were."""
         if name in self._written:
             return self._written[name]
-        reader = self._spark.read.format("ready").option("rows", self._rows)
-        return (reader.option("few", 1) if few else reader).load()
+        columns = ["data", "sequence", "timestamp"] if few else []
+        return self._spark.read.format("ready").options(**self._options(columns)).load()
 
     def follow(self, name: str, per_trigger: int = 0) -> "DataFrame":
         """All rows, so many at a time, or a row each 50 ms."""
-        reader = self._spark.readStream.format("ready").option("rows", self._rows)
-        reader = reader.option("perTrigger", per_trigger) if per_trigger else reader
-        return (reader if per_trigger else reader.option("paced", 1)).load()
+        options = self._options([])
+        options |= {"perTrigger": str(per_trigger)} if per_trigger else {"paced": "yes"}
+        return self._spark.readStream.format("ready").options(**options).load()
+
+    def _options(self, columns: list[str]) -> dict[str, str]:
+        """Those of a read of some columns of a stream, by default all."""
+        from slipstream.spark.source.rows import DEFAULT_COLUMNS, schema_text  # not in the workers
+
+        return {
+            "columns": schema_text(columns or list(DEFAULT_COLUMNS)),
+            "rows": str(self._rows),
+        }
 
     def publisher(self, name: str) -> "Callable[[bytes], object]":
         """The source makes its rows itself."""

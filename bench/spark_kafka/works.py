@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from bench.spark import drain
+from bench.spark_kafka.ready import PACE_SECONDS
 from bench.spark_kafka.sides import FILLED, Side
 from bench.spark_latency import PATIENCE_SECONDS, WARM_SECONDS, Latency
 from bench.spark_memory import peak
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PER_TRIGGER = 250_000
-PACE_SECONDS = 0.05
 SINK_SHARE = 4  # of the rows that are read, one in so many is written
 WARM_ROWS = 10_000
 

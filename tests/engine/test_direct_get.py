@@ -166,7 +166,9 @@ def test_a_batch_brings_what_matches(
     assert end.fields["Nats-Last-Sequence"] == str(sequences[-1])
 
 
-def test_a_large_batch_comes_in_pieces_and_waits_for_a_client_that_is_behind() -> None:
+def asked_while_behind(asked: bytes) -> tuple[Driver, Client, list[Message]]:
+    """A client that takes nothing more for now and has asked for 800 messages of 10 kB; what it is
+    sent all the same."""
     driver = Driver().start()
     client = driver.client()
     client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory", "allow_direct": True})
@@ -174,8 +176,12 @@ def test_a_large_batch_comes_in_pieces_and_waits_for_a_client_that_is_behind() -
         client.send(b"PUB S 10000\r\n%b\r\n" % (b"x" * 10_000) * 8)
     client.take()
     client.transport.backlog = 32 * 1024 * 1024
-    client.publish("$JS.API.DIRECT.GET.S", b'{"batch":1000,"seq":1}', "_INBOX.t.big")
-    before = client.take()
+    client.publish("$JS.API.DIRECT.GET.S", asked, "_INBOX.t.big")
+    return driver, client, client.take()
+
+
+def test_a_large_batch_comes_in_pieces_and_waits_for_a_client_that_is_behind() -> None:
+    driver, client, before = asked_while_behind(b'{"batch":1000,"seq":1}')
     assert 0 < len(before) < 800
     assert driver.engine.turn.ready == []
     client.transport.backlog = 0
@@ -353,15 +359,7 @@ def test_a_packed_batch_that_nobody_hears_asks_the_disk_once() -> None:
 
 
 def test_a_packed_batch_waits_for_a_client_that_is_behind() -> None:
-    driver = Driver().start()
-    client = driver.client()
-    client.api("STREAM.CREATE.S", {"name": "S", "storage": "memory", "allow_direct": True})
-    for _ in range(100):
-        client.send(b"PUB S 10000\r\n%b\r\n" % (b"x" * 10_000) * 8)
-    client.take()
-    client.transport.backlog = 32 * 1024 * 1024
-    client.publish("$JS.API.DIRECT.GET.S", b'{"batch":1000,"seq":1,"packed":true}', "_INBOX.t.big")
-    before = client.take()
+    driver, client, before = asked_while_behind(b'{"batch":1000,"seq":1,"packed":true}')
     assert 0 < len(rows_of(before)) < 800
     assert driver.engine.turn.ready == []
     client.transport.backlog = 0

@@ -97,9 +97,8 @@ def lose(log: "FileLog", segment: Segment, seq: int) -> None:
             set_aside(log.disk, log.directory, segment.base, run[0].offset, data, seq, last)
         except (OSError, StorageError):
             pass  # it is still where it was
-    for found in run:
-        _take_out(log, segment, i, found.size)
-        i += 1
+    for place, found in enumerate(run, i):
+        _take_out(log, segment, place, found.size)
 
 
 def _unreadable(log: "FileLog", segment: Segment, i: int) -> "list[Remains]":

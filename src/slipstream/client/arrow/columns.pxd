@@ -35,6 +35,7 @@ cdef class MessageColumns:
 
     cpdef int add_direct(self, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100
     cdef int _add_packed(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except -100
+    cdef int _add_next(self, long long sequence, long long timestamp, const unsigned char *subject, Py_ssize_t subject_size, const unsigned char *view, Py_ssize_t body_start, Py_ssize_t end) except -100
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100
     cdef int _add(self, long long sequence, long long timestamp, const unsigned char *subject, Py_ssize_t subject_size, bytes reply, const unsigned char *view, Py_ssize_t body_start, Py_ssize_t end) except -100
     cdef void _read_fields(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except *

@@ -123,13 +123,10 @@ class MessageColumns:
         if NATS_LAST_SEQUENCE in found:
             if _number(found[NATS_LAST_SEQUENCE]) != self.expected:
                 return GAP
-        if sequence <= self.after:
-            return MALFORMED
-        if sequence > self.last_wanted or timestamp >= self.time_end:
-            return BEYOND
-        self.expected = self.after = sequence
-        self.pending = _number(found.get(NATS_NUM_PENDING, b""))
-        return self._add(sequence, timestamp, subject, b"", fields, data[body_start:end])
+        result = self._add_next(sequence, timestamp, subject, fields, data[body_start:end])
+        if result == ADDED:
+            self.pending = _number(found.get(NATS_NUM_PENDING, b""))
+        return result
 
     def _add_packed(self, data: bytes, at: int, end: int) -> int:
         """Add the messages that are packed in data[at:end]."""
@@ -139,20 +136,28 @@ class MessageColumns:
             sequence, timestamp, *sizes = _PACKED.unpack_from(data, at)
             header_size, body_size, subject_size = sizes
             at += _PACKED.size
-            if end - at < header_size + body_size + subject_size:
+            if end - at < header_size + body_size + subject_size or sequence > _INT64_MAX:
                 return MALFORMED
-            if not self.after < sequence <= _INT64_MAX:
-                return MALFORMED
-            if sequence > self.last_wanted or timestamp >= self.time_end:
-                return BEYOND
             header = at + subject_size
             body = header + header_size
             subject = data[at:header]
             at = body + body_size
-            self.expected = self.after = sequence
             fields = fields_of(data[header:body])
-            self._add(sequence, timestamp, subject, b"", fields, data[body:at])
+            result = self._add_next(sequence, timestamp, subject, fields, data[body:at])
+            if result != ADDED:
+                return result
         return ADDED
+
+    def _add_next(
+        self, sequence: int, timestamp: int, subject: bytes, fields: _Fields, body: bytes
+    ) -> int:
+        """Add a message of a direct get, unless one like it came before, or it goes beyond."""
+        if sequence <= self.after:
+            return MALFORMED
+        if sequence > self.last_wanted or timestamp >= self.time_end:
+            return BEYOND
+        self.expected = self.after = sequence
+        return self._add(sequence, timestamp, subject, b"", fields, body)
 
     def add_delivered(
         self,

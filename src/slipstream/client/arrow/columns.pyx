@@ -353,6 +353,7 @@ cdef class MessageColumns:
         cdef Field *subject = NULL
         cdef int seen = 0
         cdef int kind
+        cdef int result
         cdef bint has_time = False
         cdef long long sequence = -1
         cdef long long timestamp = 0
@@ -392,19 +393,17 @@ cdef class MessageColumns:
             return _MALFORMED
         if seen & OF_LAST and previous != self.expected:
             return _GAP
-        if sequence <= self.after:
-            return _MALFORMED
-        if sequence > self.last_wanted or timestamp >= self.time_end:
-            return _BEYOND
-        self.expected = self.after = sequence
-        self.pending = pending
-        return self._add(sequence, timestamp, view + subject.value, subject.value_end - subject.value, b"", view, body_start, end)
+        result = self._add_next(sequence, timestamp, view + subject.value, subject.value_end - subject.value, view, body_start, end)
+        if result == _ADDED:
+            self.pending = pending
+        return result
 
     cdef int _add_packed(self, const unsigned char *view, Py_ssize_t at, Py_ssize_t end) except -100:
         """Add the messages that are packed in view[at:end]."""
         cdef PackedHead head
         cdef Py_ssize_t header, body
         cdef long long size
+        cdef int result
         while at < end:
             if end - at < <Py_ssize_t> sizeof(PackedHead):
                 return _MALFORMED
@@ -413,19 +412,25 @@ cdef class MessageColumns:
             size = <long long> head.subject_size + head.header_size + head.body_size
             if end - at < size or head.sequence > <unsigned long long> INT64_LIMIT:
                 return _MALFORMED
-            if <long long> head.sequence <= self.after:
-                return _MALFORMED
             header = at + head.subject_size
             body = header + head.header_size
-            if <long long> head.sequence > self.last_wanted or head.timestamp >= self.time_end:
-                return _BEYOND
             self._found = 0
             if head.header_size:
                 self._read_fields(view, header, body)
-            self.expected = self.after = <long long> head.sequence
-            self._add(self.expected, head.timestamp, view + at, head.subject_size, b"", view, body, body + head.body_size)
+            result = self._add_next(<long long> head.sequence, head.timestamp, view + at, head.subject_size, view, body, body + head.body_size)
+            if result != _ADDED:
+                return result
             at = body + head.body_size
         return _ADDED
+
+    cdef int _add_next(self, long long sequence, long long timestamp, const unsigned char *subject, Py_ssize_t subject_size, const unsigned char *view, Py_ssize_t body_start, Py_ssize_t end) except -100:
+        """Add a message of a direct get, unless one like it came before, or it goes beyond."""
+        if sequence <= self.after:
+            return _MALFORMED
+        if sequence > self.last_wanted or timestamp >= self.time_end:
+            return _BEYOND
+        self.expected = self.after = sequence
+        return self._add(sequence, timestamp, subject, subject_size, b"", view, body_start, end)
 
     cpdef int add_delivered(self, bytes subject, bytes reply, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -100:
         cdef const unsigned char *view

@@ -26,7 +26,6 @@ cdef class Answer:
     cdef public bytes reply
     cdef public Record record
     cdef public bint plain
-    cdef public bint packs
     cdef public unsigned long long end_seq
     cdef long long _left
     cdef long long _bytes_left

@@ -62,7 +62,6 @@ class Answer:
         self.reply = reply
         self.record = Record()
         self.plain = False  # without what is known of each message as headers
-        self.packs = False  # many messages into one answer
         self.end_seq = 0  # of a batch: no message after this one
         self._left = 0  # messages still wanted
         self._bytes_left = 0
@@ -75,8 +74,7 @@ class Answer:
         self._message = Inbound(reply)
         self._scratch = OutBuffer()
         self._gathered = 0  # messages that are packed in it
-        # Whoever relays the answer takes no more than a payload in one message.
-        self._pack_bytes = min(PACK_BYTES, stream.engine.options.max_payload // 2)
+        self._pack_bytes = 0  # of a packed answer; 0 where each message is one of its own
         self._stream_head = b"%b: %b\r\n%b: " % (
             NATS_STREAM,
             stream.name.encode(),
@@ -100,6 +98,10 @@ class Answer:
         self._bytes_left = size if size > 0 else self.stream.engine.options.max_pending
         self._pending = pending
 
+    def pack(self) -> None:
+        """Have many messages in one answer. Whoever relays that takes no more than a payload."""
+        self._pack_bytes = min(PACK_BYTES, self.stream.engine.options.max_payload // 2)
+
     def from_sequence(self, seq: _int, matching: SubjectFilter | None) -> None:
         """Send messages in order."""
         self._next_seq = seq
@@ -121,7 +123,7 @@ class Answer:
         if self.stream.closed:
             return
         try:
-            state = self._packed_piece() if self.packs else self._piece()
+            state = self._packed_piece() if self._pack_bytes else self._piece()
         except ColdError as cold:
             self.stream.engine.fetch(cold, self.session, self._continue_later)
             return

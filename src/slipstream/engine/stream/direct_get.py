@@ -215,7 +215,8 @@ class DirectGet:
         if log.last_seq > answer.end_seq:
             pending -= log.count_between(matching, answer.end_seq + 1, log.last_seq)
         answer.limit(request.batch, request.max_bytes, pending)
-        answer.packs = request.packed and not request.no_hdr
+        if request.packed and not request.no_hdr:
+            answer.pack()
         answer.from_sequence(first, matching)
 
     def _multi(self, answer: Answer, request: DirectRequest) -> None:

@@ -18,7 +18,6 @@ import msgspec
 import slipstream.spark.earlier_markers as earlier_markers
 import slipstream.spark.loss as loss
 import slipstream.spark.workers as workers
-from slipstream.client.arrow.scan import Scan
 from slipstream.client.errors import TimeoutError
 from slipstream.errors import Error
 from slipstream.spark.connections import RETRY_WAIT_SECONDS, jetstream, may_pass
@@ -88,6 +87,8 @@ class PartReader:
         self, connection: "Connection"
     ) -> "AsyncGenerator[pyarrow.RecordBatch, None]":
         """The batches that have not been given yet. Raises `DataLossError`."""
+        from slipstream.client.arrow.scan import Scan  # not for who only plans
+
         part, options, columns = self._part, self._options, self._columns
         js = jetstream(connection, options)
         stream = await js.stream(part.stream)
