@@ -24,11 +24,11 @@ message may be lost, late, doubled or overtaken; no answer to one is taken for a
 """
 
 import struct
-import zlib
 
 import msgspec
 
 from slipstream.group.membership import Membership
+from slipstream.wire.checksum import crc32
 
 _PLACE = struct.Struct("<IQI")
 
@@ -65,7 +65,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
 
 def _checksum(epoch: int, index: int, previous: int, body: bytes) -> int:
-    return zlib.crc32(body, zlib.crc32(_PLACE.pack(epoch, index, previous)))
+    return crc32(body, crc32(_PLACE.pack(epoch, index, previous)))
 
 
 def make_entry(epoch: int, after: Mark, body: bytes) -> Entry:

@@ -14,13 +14,13 @@ costs its own entry and nothing behind it. The checksum of a body is the chain o
 """
 
 import struct
-import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 
 import msgspec
 
 from slipstream.group import Entry
+from slipstream.wire.checksum import crc32
 
 HEADER_SIZE = 8192  # of both copies of a segment's header
 _COPY_AT = 4096
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, frozen=True):
 def header(number: int, marker: bytes) -> bytes:
     """What a segment begins with."""
     head = _HEADER.pack(_MAGIC, number, marker)
-    copy = (head + _CRC.pack(zlib.crc32(head))).ljust(_COPY_AT, b"\0")
+    copy = (head + _CRC.pack(crc32(head))).ljust(_COPY_AT, b"\0")
     return copy.ljust(HEADER_SIZE - _COPY_AT, b"\0") + copy
 
 
@@ -65,7 +65,7 @@ def read_header(data: bytes) -> tuple[int, bytes] | None:
     for at in (0, _COPY_AT):
         head = data[at : at + _HEADER.size]
         crc = data[at + _HEADER.size : at + _HEADER.size + _CRC.size]
-        if len(crc) == _CRC.size and _CRC.pack(zlib.crc32(head)) == crc:
+        if len(crc) == _CRC.size and _CRC.pack(crc32(head)) == crc:
             magic, number, marker = _HEADER.unpack(head)
             if magic == _MAGIC:
                 return number, marker
@@ -77,19 +77,19 @@ def entry_record(marker: bytes, kind: Kind, job: int, entry: Entry) -> tuple[byt
     head = _HEAD.pack(
         kind, job, entry.epoch, entry.index, entry.previous, entry.chain, len(entry.body)
     )
-    return marker + _CRC.pack(zlib.crc32(head)) + head, entry.body
+    return marker + _CRC.pack(crc32(head)) + head, entry.body
 
 
 def cut_record(marker: bytes, job: int, index: int) -> bytes:
     """The log ends before `index`."""
     head = _HEAD.pack(Kind.CUT, job, 0, index, 0, 0, 0)
-    return marker + _CRC.pack(zlib.crc32(head)) + head
+    return marker + _CRC.pack(crc32(head)) + head
 
 
 def batch_record(marker: bytes, job: int, end: tuple[int, int], payload: bytes) -> bytes:
     """A job is whole; `end` is the index and the chain of the last entry."""
-    head = _HEAD.pack(Kind.BATCH, job, 0, end[0], end[1], zlib.crc32(payload), len(payload))
-    return marker + _CRC.pack(zlib.crc32(head)) + head + payload
+    head = _HEAD.pack(Kind.BATCH, job, 0, end[0], end[1], crc32(payload), len(payload))
+    return marker + _CRC.pack(crc32(head)) + head + payload
 
 
 def read_records(data: bytes, marker: bytes) -> Iterator[tuple[int, Record]]:
@@ -109,7 +109,7 @@ def _record_at(data: bytes, at: int, marker: bytes) -> tuple[int, Record] | None
     if start > len(data) or data[at : at + 4] != marker:
         return None
     head = data[at + _PREFIX : start]
-    if _CRC.pack(zlib.crc32(head)) != data[at + 4 : at + _PREFIX]:
+    if _CRC.pack(crc32(head)) != data[at + 4 : at + _PREFIX]:
         return None
     number, job, epoch, index, previous, chain, size = _HEAD.unpack(head)
     body = data[start : start + size]
@@ -118,7 +118,7 @@ def _record_at(data: bytes, at: int, marker: bytes) -> tuple[int, Record] | None
     if kind is Kind.CUT:
         return end, Record(kind, job, index, previous, chain)
     if kind is Kind.BATCH:
-        payload = body if len(body) == size and zlib.crc32(body) == chain else None
+        payload = body if len(body) == size and crc32(body) == chain else None
         return end, Record(kind, job, index, previous, chain, None, payload)
     entry = Entry(epoch, index, previous, chain, body)
     whole = entry if len(body) == size and entry.is_whole else None
