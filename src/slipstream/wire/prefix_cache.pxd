@@ -16,14 +16,18 @@ cdef class PrefixCache:
     cdef Py_ssize_t _tokens
     cdef Py_ssize_t _last
     cdef Py_ssize_t[6] _ends
+    cdef bytes _recent
+    cdef object _recent_value
 
-    @cython.locals(view="const unsigned char *", first=Py_ssize_t)
+    @cython.locals(view="const unsigned char *", first=Py_ssize_t, key=bytes)
     cpdef object get(self, bytes subject)
     @cython.locals(fixed=Py_ssize_t, first=Py_ssize_t, kept=dict, key=bytes)
     cpdef void put(self, bytes subject, object value, PatternTrie trie) except *
     @cython.locals(tokens=Py_ssize_t)
     cpdef void forget(self, bytes pattern) except *
     cpdef void clear(self) except *
+    @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t)
+    cdef bint _is_as_recent(self, bytes subject) except -1
     cdef Py_ssize_t _first_tokens(self, bytes subject) except -1
     @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t, tokens=Py_ssize_t, start=Py_ssize_t)
     cdef Py_ssize_t _look_at(self, bytes subject) except -1
