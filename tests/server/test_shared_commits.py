@@ -106,3 +106,26 @@ async def test_who_shares_a_commit_that_is_to_come_is_answered_before_the_server
         connection.data_received(publisher.message)  # and the server ends before its next round
     await publisher.acknowledged()
     await publisher.close()
+
+
+@pytest.mark.parametrize(("count", "expected"), [(100, 1), (1, 2)], ids=["many", "one"])
+async def test_who_sends_many_messages_at_a_time_has_what_follows_at_once_in_the_same_commit(
+    tmp_path: Path, count: int, expected: int
+) -> None:
+    async with Server(store_dir=str(tmp_path)) as server:
+        async with await slipstream.connect(server.url) as nc:
+            await nc.jetstream().create_stream(name="ORDERS", subjects=["orders.>"])
+        publisher = await Publisher.connect(server, 1)
+        assert server.runtime is not None
+        (connection,) = [
+            one for one in server.runtime.connections if one.facts["port"] == publisher.port
+        ]
+        publisher.publish()
+        await publisher.acknowledged()
+        before = batches(server)
+        connection.data_received(publisher.message * count)
+        publisher.send((publisher.message * count).decode())  # there when the loop looks again
+        for _ in range(2 * count):
+            await publisher.acknowledged()
+        assert batches(server) - before == expected
+        await publisher.close()

@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
             self.log.show_received()
         if session.closed or session.stopped_by:
             self.log.ended_by(data)
-        runtime.leave(self)
+        runtime.leave(self, len(data))
         if runtime.busy_poll is not None:
             runtime.busy_poll.after_read(len(data))
 

@@ -13,7 +13,7 @@ from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log.disk import DirectoryLock, Disk, OsDisk
 from slipstream.log.stream_store import Store
-from slipstream.server.busy_poll import BusyPoll
+from slipstream.server.busy_poll import SMALL_READ, BusyPoll
 from slipstream.server.connection import Connection
 from slipstream.server.disk_thread import DiskThread, RunAhead
 from slipstream.server.listeners import BACKLOG, open_listeners
@@ -94,12 +94,14 @@ class Runtime:
         if now > clock.now:
             clock.now = now
 
-    def leave(self, connection: Connection | None = None) -> None:
-        """A turn ends, that of what a `connection` has brought, if one is given: finish it."""
+    def leave(self, connection: Connection | None = None, size: int = 0) -> None:
+        """A turn ends, that of what a `connection` has brought, `size` bytes of it, if one is
+        given: finish it."""
         engine = self.engine
-        more = self._finish_turn(self._gathers(connection))
+        looks = self._looks_once_more(size)
+        more = self._finish_turn(self._gathers(connection) or looks)
         if (more or engine.turn.spent >= ROUND_STEPS_MIN) and self._again is None:
-            self._again = self.loop.call_soon(self._go_on)
+            self._again = self.loop.call_soon(self._look_once_more if looks else self._go_on)
         due = engine.timers.next_at()
         if due and (self._handle is None or due < self._handle_at):
             self._set_timer(due)
@@ -133,6 +135,16 @@ class Runtime:
         if connection is not None:
             self._writer = connection
         return self._again is not None or connection not in (None, before)
+
+    def _looks_once_more(self, size: int) -> bool:
+        """Whether what this turn has left to commit waits until the sockets were looked at once
+        more. Who sends many messages at a time is still at it, and what comes now would have to
+        wait for a small commit: one that is larger costs next to nothing more."""
+        return size > SMALL_READ and self._again is None and bool(self.engine.turn.streams)
+
+    def _look_once_more(self) -> None:
+        """The loop looks at the sockets before it calls `_go_on`."""
+        self._again = self.loop.call_soon(self._go_on)
 
     def turn(self, action: Callable[[], None]) -> None:
         """Run `action` as a turn."""
@@ -268,18 +280,21 @@ class Runtime:
     async def _end_commits(self) -> None:
         """Let commits end that are under way. Nothing more is read meanwhile. In a group they wait
         for others, and a leader that hands over has settled."""
-        if not self.disk_thread.batches or self.run_gathered is not None:
+        if not self._waits_for_commits() or self.run_gathered is not None:
             return
         self.reads_nothing = True
         for connection in self.connections:
             connection.pause_reading()
         for _ in range(COMMIT_STEPS_MAX):
-            if not self.disk_thread.batches:
+            if not self._waits_for_commits():
                 break
             await asyncio.sleep(DRAIN_STEP_SECONDS)
         self.reads_nothing = False
         for connection in self.connections:
             connection.read_on()
+
+    def _waits_for_commits(self) -> bool:
+        return self.disk_thread.batches > 0 or self.engine.commit.is_waiting
 
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that
