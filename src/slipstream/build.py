@@ -59,6 +59,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.stream.counters",
     "slipstream.engine.stream.ingest_checks",
     "slipstream.engine.stream.fast_batches",
+    "slipstream.engine.stream.promises",
     "slipstream.engine.stream.stream",
     "slipstream.engine.stream.direct_answer",
     "slipstream.engine.stream.direct_get",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.commit.commit import QUEUED_BYTES_MIN, Commit, Progress
+from slipstream.engine.commit.commit import QUEUED_BYTES_MIN, Commit, Committed
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.timers import Timers
 from slipstream.log.durability import SyncBatch
@@ -19,15 +19,15 @@ SMALL = b"x" * 100
 INTERVAL = 5_000_000_000
 
 
-class OneStream:
+class OneStream(Committed):
     """A stream of which only the log is real: it notes how far each batch made it durable."""
 
     def __init__(self, log: FileLog, commit: Commit, ack_at_once: bool = False) -> None:
+        super().__init__()
         self.log = log
         self.commit = commit
         self.ack_at_once = ack_at_once
         self.closed = False
-        self.progress = Progress()
         self.durable: list[int] = []
         self.failed: list[int] = []
 
@@ -35,6 +35,15 @@ class OneStream:
         for _ in range(count):
             put(self.log, b"s", body)
         self.commit.commit(self)
+
+    def is_closed(self) -> bool:
+        return self.closed
+
+    def is_relaxed(self) -> bool:
+        return self.ack_at_once
+
+    def unwritten(self) -> int:
+        return self.log.unwritten()
 
     def prepare_sync(self, instead_of: SyncBatch | None = None) -> SyncBatch | None:
         return self.log.prepare_sync(instead_of)
@@ -126,7 +135,7 @@ def test_a_batch_that_raises_fails_instead_of_leaving_the_stream_to_wait(
     monkeypatch.setattr(SimulatedFile, "sync", sync)
     world.stream.store(SMALL)
     assert world.stream.failed == [6]
-    assert world.stream.progress.under_way == 0
+    assert world.stream.under_way == 0
 
 
 def test_with_an_interval_one_sync_covers_all_that_was_stored_since_the_last() -> None:

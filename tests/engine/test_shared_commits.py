@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
+from slipstream.engine.commit.commit import OWN_SYNCS_MAX
+from slipstream.engine.commit.state_commit import CheckpointJob
 from slipstream.errors import StorageError
 from slipstream.log import commit_entry, commit_log, segment_bytes
 from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import CommitLog
 from slipstream.log.disk import File
-from slipstream.log.durability import Touched
+from slipstream.log.durability import Job, Touched
 from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
 from slipstream.log.recovery import SECTOR, JointSync
 from slipstream.log.segment import HEADER_SIZE, Segment, decode_header, encode_header
 from slipstream.log.segment_bytes import SegmentCopy, write_again
-from slipstream.testing.driver import Client, Driver, encode
+from slipstream.testing.driver import Client, Driver, HandRunner, Held, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
 
@@ -223,6 +225,59 @@ def test_without_room_in_the_log_each_stream_syncs_its_own(disk: SimulatedDisk) 
     assert disk.calls["sync"] == before + 3
     disk.crash()
     assert stored(Driver(disk).start().client(), "B") == [b"first", b"x" * 2_000]
+
+
+class SlowCheckpoints(HandRunner):
+    """Checkpoints wait until they are told to run, and nothing waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checkpoints: list[Held] = []
+
+    def start_aside(self, job: Job) -> None:
+        if isinstance(job, CheckpointJob):
+            self.checkpoints.append(Held(self, job))
+        else:
+            super().start_aside(job)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["it ends", "the disk refuses it"])
+def test_while_a_checkpoint_makes_room_few_streams_sync_their_own_and_others_wait(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    runner = SlowCheckpoints()
+    driver = Driver(disk, runner=runner, log_bytes=40_000).start()
+    client = driver.client()
+    names = [f"S{n}" for n in range(OWN_SYNCS_MAX + 4)]
+    for name in names:
+        client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
+        client.store(f"{name}.x", b"first")
+    log = driver.engine.state.log
+    publish = b"".join(encode(f"{name}.x", b"x" * 300, f"_INBOX.t.{name}") for name in names)
+    while log.copies.lacks_room is False:  # both files fill up
+        client.send(publish)
+    assert len(client.take()) % len(names) == 0
+    runner.hold()
+    client.send(publish)
+    assert len(runner.waiting) == OWN_SYNCS_MAX
+    assert driver.engine.commit.is_waiting
+    client.send(publish)  # more for all of them
+    assert len(runner.waiting) == OWN_SYNCS_MAX
+    if fails:
+        monkeypatch.setattr(disk, "rename", _refuse)
+    while runner.checkpoints or runner.waiting:
+        runner.waiting.extend(runner.checkpoints)
+        runner.checkpoints.clear()
+        while runner.step():
+            driver.finish()
+    assert not driver.engine.commit.is_waiting
+    answers = [message.json() for message in client.take()]
+    assert len(answers) == 2 * len(names)
+    assert all("seq" in answer for answer in answers)
+
+
+def _refuse(_old: str, _new: str) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_what_was_erased_is_not_written_once_more(disk: SimulatedDisk) -> None:

@@ -18,7 +18,7 @@ from slipstream.engine.consumer.dead_letters import DeadLetters
 from slipstream.engine.consumer.letter_box import LetterBox
 from slipstream.engine.consumer.life import ConsumerLife
 from slipstream.engine.jetstream import jetstream
-from slipstream.engine.stream.stream import Stream
+from slipstream.engine.stream.stream import CommittedStream, Stream
 from slipstream.engine.stream.ttl import MessageTtls
 from slipstream.log import recovery
 from slipstream.log.durability import Job
@@ -226,8 +226,8 @@ class ForgetfulRunner(HandRunner):
 
     def finished(self, job: Job) -> None:
         super().finished(job)
-        if isinstance(job, BatchJob) and isinstance(job.stream, Stream):
-            turn = job.stream.turn
+        if isinstance(job, BatchJob) and isinstance(job.stream, CommittedStream):
+            turn = job.stream.stream.turn
             for consumer in turn.ready:
                 consumer.queued = False
             turn.ready = []

@@ -553,7 +553,7 @@ class Engine:
             for session in silent:
                 session.drained()
         rounds = 0
-        gathers = gathers and not any(stream.ack_at_once for stream in turn.streams)
+        gathers = gathers and not any(stream.is_relaxed() for stream in turn.streams)
         while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
             rounds += 1
             self._pump(turn)

@@ -2,7 +2,9 @@ import cython
 
 from slipstream.log.columns cimport Column
 from slipstream.log.counts cimport Counts
+from slipstream.log.durability cimport SyncBatch
 from slipstream.log.record cimport Record
+from slipstream.log.segment_bytes cimport EntryCopies
 from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 
 cdef unsigned int GONE
@@ -21,19 +23,19 @@ cdef class Block:
 cdef class Log:
     cdef public unsigned long long first_seq
     cdef public unsigned long long last_seq
-    cdef long long _first_ts
-    cdef unsigned long long _first_ts_seq
-    cdef public long long last_ts
+    cdef public unsigned long long durable_seq
     cdef public unsigned long long messages
     cdef public unsigned long long bytes
-    cdef public unsigned long long durable_seq
-    cdef public Counts durable_counts
+    cdef public unsigned long long appended_size
+    cdef public long long last_ts
     cdef public SubjectIndex subjects
-    cdef public list blocks
+    cdef public Counts durable_counts
     cdef public bint packs
     cdef public bint end_moved
     cdef public bint untold
-    cdef public unsigned long long appended_size
+    cdef public list blocks
+    cdef long long _first_ts
+    cdef unsigned long long _first_ts_seq
     cdef Block _found
     cdef Record _scratch
 
@@ -54,7 +56,10 @@ cdef class Log:
     cpdef bint next(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     cpdef Counts counts(self)
     cpdef void count_into(self, Counts counts) except *
-    cpdef object carry(self, object _copies)
+    cpdef Py_ssize_t unwritten(self) except -1
+    cpdef object prepare_sync(self, SyncBatch instead_of=*)
+    cpdef SyncBatch carry(self, EntryCopies _copies)
+    cpdef void finish_sync(self, SyncBatch batch) except *
     cpdef bint owes_removals(self) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")
     cdef bint _take_out(self, unsigned long long seq, bint erase) except -1

@@ -17,12 +17,12 @@ known to be durable.
 """
 
 import struct
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from slipstream.errors import CorruptionError, StorageError
 from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.checksum import crc32
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -69,7 +69,7 @@ class Head:
     def encode(self) -> bytes:
         """The head as bytes."""
         head = _HEAD.pack(_HEAD_MAGIC, self.version, self.salt, self.first, 0)[:-4]
-        copy = (head + zlib.crc32(head).to_bytes(4, "little")).ljust(_COPY_AT, b"\0")
+        copy = (head + crc32(head).to_bytes(4, "little")).ljust(_COPY_AT, b"\0")
         return copy + copy
 
     @staticmethod
@@ -83,7 +83,7 @@ def _decode_head(data: bytes) -> Head | None:
     if len(data) < _HEAD.size:
         return None
     magic, version, salt, first, crc = _HEAD.unpack_from(data)
-    if magic != _HEAD_MAGIC or zlib.crc32(data[: _HEAD.size - 4]) != crc:
+    if magic != _HEAD_MAGIC or crc32(data[: _HEAD.size - 4]) != crc:
         return None
     if not 1 <= version <= VERSION:
         raise StorageError(
@@ -133,17 +133,17 @@ def encode_entry(
     records: Iterable[Record],
     others: bytes = b"",
 ) -> tuple[bytes, int]:
-    """An entry of `records` and of `others`, which are encoded already, and its checksum."""
+    """An entry of `records` and of `others`, which are encoded already: what comes before the
+    others, which are many where there are any and so are not copied, and the checksum of it all."""
     out = OutBuffer()
     for record in records:
         path = name_of(record.path)
         put_head(out, record.kind, record.stream_created, path, len(record.content))
         out.put(record.content)
-    out.put(others)
     body = out.take()
-    size = _ENTRY.size + len(body)
+    size = _ENTRY.size + len(body) + len(others)
     head = _ENTRY.pack(_MAGIC, size, index, floor, durable, EPOCH, previous, 0)[:-4]
-    crc = zlib.crc32(body, zlib.crc32(head, salt))
+    crc = crc32(others, crc32(body, crc32(head, salt)))
     return b"".join((head, crc.to_bytes(4, "little"), body)), crc
 
 
@@ -163,7 +163,7 @@ def check_entry(data: bytes, at: int, salt: int) -> Entry | None:
     if magic != _MAGIC or size < _ENTRY.size or at + size > len(data):
         return None
     start = at + _ENTRY.size
-    if zlib.crc32(data[start : at + size], zlib.crc32(data[at : start - 4], salt)) != crc:
+    if crc32(data[start : at + size], crc32(data[at : start - 4], salt)) != crc:
         return None
     return Entry(index, floor, durable, previous, [], crc, size)
 

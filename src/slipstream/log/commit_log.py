@@ -45,7 +45,7 @@ from slipstream.log.disk import Disk, File, waits_for_space
 from slipstream.log.durability import Done, Touched, call_all, is_final
 from slipstream.log.log_place import DIRECTORY
 from slipstream.log.scrub import CommitLogScrub
-from slipstream.log.segment_bytes import EntryCopies, Reference, SegmentCopy
+from slipstream.log.segment_bytes import EntryCopies, Reference, SegmentCopy, first_of_round
 
 _FILES = ("0.log", "1.log")
 FILE_BYTES = 16 * 1024 * 1024  # after which the other file is turned to
@@ -583,13 +583,15 @@ class CommitLog:
         self._index += 1
         if changes or segments:
             self._changed = self._index
-        self._size += len(head) + len(data)
+        self._size += len(head) + len(data) + len(encoded)
         batch = EntryBatch(self._index, floor, changes, segments, waiting, file)
         batch.salt, batch.end = self._salt, self._size
         if len(encoded) != copied:  # such as for want of memory: nothing may be called durable
             batch.error = StorageError("copies for the commit log were encoded in part")
         try:
             file.append(head + data)
+            if encoded:
+                file.append(encoded)
         except (OSError, StorageError) as error:
             batch.error = error
         self._batches.append(batch)
@@ -653,12 +655,7 @@ class CommitLog:
 
     def _apply_segments_later(self, segments: list[SegmentCopy]) -> None:
         """Have the next checkpoint apply what was copied of segments: of each all of it at once."""
-        coming = self._round
-        segment: SegmentCopy
-        for segment in segments:
-            if segment.round == coming:
-                continue
-            segment.round = coming
+        for segment in first_of_round(segments, self._round):
             record = Record(WRITE, segment.stream_created, segment.path.removeprefix(self._root))
             _put(self._unapplied, Change(self.next_number(), segment, record))
 

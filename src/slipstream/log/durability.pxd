@@ -13,6 +13,7 @@ cdef class SyncBatch:
     cdef public object unlinked
     cdef public object jobs
     cdef public object references
+    cdef object _only
     cdef object _disk
     cdef list _files
     cdef object _directories

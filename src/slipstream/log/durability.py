@@ -116,6 +116,7 @@ class SyncBatch:
         self.unlinked: Sequence[str] = ()  # files that were removed, durably then
         self.jobs: Sequence[Job] = ()  # they may begin then
         self.references: Sequence[Reference] = ()  # to what it has put into segments
+        self._only: Segment | None = None  # of these, if it has begun again for that one
         self._disk = disk
         self._files = files
         self._directories = directories  # in which something was created or removed
@@ -137,8 +138,9 @@ class SyncBatch:
         append to `segment`."""
         self.error = None
         self.last_seq = last_seq
-        if not self.segments or self.segments[0] is not segment:
+        if self._only is not segment:
             assert segment.file is not None
+            self._only = segment
             self.segments = [segment]
             self._files = [segment.file]
 

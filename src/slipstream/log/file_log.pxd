@@ -25,51 +25,55 @@ cdef Py_ssize_t PACK_MIN
 
 
 cdef class FileLog(Log):
-    cdef public str directory
-    cdef public object disk
-    cdef public str failed
-    cdef public bint replaying
-    cdef public Py_ssize_t segment_bytes
-    cdef public SegmentReader reader
-    cdef public object compactor
-    cdef OutBuffer _out
+    # What each message, and each batch of a few, looks at stands together: see `Stream`.
     cdef Segment _active
-    cdef unsigned long long _recorded_seq
-    cdef unsigned long long _recorded_first
-    cdef list _removed_ranges
-    cdef list _unsynced
-    cdef list _emptied
-    cdef list _going
-    cdef list _unlinked
-    cdef list _jobs
-    cdef list _footers
-    cdef list _batches
-    cdef public bint dir_dirty
-    cdef public list unsynced_above
-    cdef bint _written
-    cdef public unsigned long long stream_created
-    cdef SyncBatch _carried
-    cdef object _lost
+    cdef OutBuffer _out
     cdef Py_ssize_t _reserved
     cdef Py_ssize_t _room
     cdef Py_ssize_t _group
-    cdef int _group_flags
-    cdef unsigned long long _group_after
+    cdef unsigned long long _recorded_seq
+    cdef unsigned long long _recorded_first
+    cdef public Py_ssize_t segment_bytes
     cdef Py_ssize_t _close_early
+    cdef public unsigned long long stream_created
+    cdef public str failed
+    cdef list _batches
+    cdef SyncBatch _carried
+    cdef bint _carries
+    cdef bint _written
+    cdef bint _end_due
+    cdef public bint dir_dirty
+    cdef public bint looks_ahead
+    cdef bint _spare_asked
+    cdef bint _spare_due
+    cdef bint _room_asked
+    cdef public bint replaying
+    cdef object _spare
+    cdef list _jobs
+    cdef public object copies
+    cdef list _removed_ranges
+    cdef list _unsynced
+    cdef list _sparse
     cdef Py_ssize_t _committed
     cdef Py_ssize_t _tail
     cdef unsigned long long _durable_base, _claimed_base, _proven_base, _closed_base
     cdef Py_ssize_t _durable_at, _claimed_at, _proven_at, _closed_at
     cdef unsigned long long _durable_first
-    cdef public object copies
-    cdef public bint looks_ahead
-    cdef object _spare
-    cdef bint _spare_asked
-    cdef bint _spare_due
-    cdef bint _room_asked
+
+    cdef public str directory
+    cdef public object disk
+    cdef public SegmentReader reader
+    cdef public object compactor
+    cdef list _emptied
+    cdef list _going
+    cdef list _unlinked
+    cdef list _footers
+    cdef public list unsynced_above
+    cdef object _lost
+    cdef int _group_flags
+    cdef unsigned long long _group_after
     cdef list _names
     cdef dict _searched
-    cdef bint _end_due
     cdef bytes _saved
 
     cpdef unsigned long long size_of(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size)
@@ -94,6 +98,8 @@ cdef class FileLog(Log):
     @cython.locals(kept_from=Py_ssize_t, old=Py_ssize_t)
     cdef void _let_chunks_go(self, Segment segment) except *
     cdef void _will_sync(self, Segment segment) except *
+    @cython.locals(segment=Segment)
+    cpdef Py_ssize_t unwritten(self) except -1
     @cython.locals(segment=Segment, places=Py_ssize_t)
     cdef bint _is_spare_wanted(self) except -1
     @cython.locals(segment=Segment, full=Py_ssize_t, end=Py_ssize_t, reserved=Py_ssize_t, more=Py_ssize_t)
@@ -106,7 +112,7 @@ cdef class FileLog(Log):
     cdef object _reference(self, Segment segment, unsigned long long last_seq)
     cdef void _note(self, SyncBatch batch) except *
     @cython.locals(segment=Segment, changed=bint, size=Py_ssize_t, batch=SyncBatch)
-    cpdef object carry(self, object copies)
+    cpdef SyncBatch carry(self, EntryCopies copies)
     @cython.locals(at=Py_ssize_t, data=bytes, copy=SegmentCopy)
     cdef void _put_copy(self, Segment segment, EntryCopies copies) except *
     cpdef void hand_over(self) except *
@@ -117,8 +123,10 @@ cdef class FileLog(Log):
     cdef bint _tell_removed(self) except -1
     @cython.locals(oldest="unsigned long long", emptied=list)
     cdef list _take_emptied(self, bint told)
-    @cython.locals(segment=Segment)
+    @cython.locals(segment=Segment, is_carried=bint)
     cpdef void finish_sync(self, SyncBatch batch) except *
+    @cython.locals(segment=Segment)
+    cdef void _finish_files(self, SyncBatch batch) except *
     cpdef bint has_jobs(self) except -1
     cpdef void keep_end_later(self) except *
     cdef void _is_durable_to(self, unsigned long long base, Py_ssize_t at) except *

@@ -109,9 +109,12 @@ class FileLog(Log):
         self._going: list[Going] = []
         self._unlinked: list[str] = []  # files of these that were removed since the last batch
         self.compactor = Compactor(self)
+        self._sparse = self.compactor.sparse  # its list
         self._jobs: list[Job] = []
         self._footers: list[Job] = []  # of segments that are not synced yet
-        self._batches: list[SyncBatch] = []  # prepared and not finished, in order
+        self._batches: list[SyncBatch] = []  # prepared and not finished, in order, behind ...
+        self._carried: SyncBatch | None = None  # ... that of which the commit log has copies ...
+        self._carries = False  # ... if there is one: each takes the place of the one before
         self.dir_dirty = False  # names in it have changed
         self.unsynced_above: list[str] = []  # directories that the first batch makes durable
         self._written = False  # something was handed over that is not synced yet
@@ -131,7 +134,6 @@ class FileLog(Log):
         self._closed_base = self._closed_at = 0  # where the segment before the active one ends
         self._durable_first = self.first_seq  # what lies below was removed durably
         self.durable_counts = self.counts()
-        self._carried: SyncBatch | None = None  # one for all batches that the commit log carries
         self.copies = copies  # keeps where the log ends
         self._end_due = False  # segments have come or gone: it is to be kept durably
         self._saved = b""  # what was kept last
@@ -379,7 +381,7 @@ class FileLog(Log):
         try:
             for file, path in self._names:
                 file.rename(path)
-            for batch in self._batches:
+            for batch in self._under_way():
                 batch.give_names()
         except OSError as error:
             self._fail(error)
@@ -591,7 +593,7 @@ class FileLog(Log):
             batch.emptied = self._take_emptied(told)
         if self._footers:
             batch.jobs, self._footers = self._footers, []
-        if told and self.compactor.sparse:
+        if told and self._sparse:
             batch.jobs = [*batch.jobs, *self.compactor.draw_up()]
         self.dir_dirty = False
         self._refer(batch)
@@ -658,7 +660,7 @@ class FileLog(Log):
             batch = self._carried = SyncBatch(self.disk, [], (), 0)
         batch.begin_again(segment, self.last_seq)
         self._note(batch)
-        self._batches.append(batch)
+        self._carries = True
         return batch
 
     def _put_copy(self, segment: Segment, copies: EntryCopies) -> None:
@@ -682,9 +684,10 @@ class FileLog(Log):
             return False
         if segment.records_end == segment.referred and not self._has_changed():
             return False
-        if self._batches or self._unsynced or self.dir_dirty:
+        if self._carries or self._batches:
             return False
-        if self._emptied or self._footers or self._names or self.compactor.sparse:
+        # Footers wait with the segments that they are of, names with their directory.
+        if self.dir_dirty or self._unsynced or self._emptied or self._sparse:
             return False
         return segment.live > 0 or segment.records_end <= self._close_early
 
@@ -717,33 +720,42 @@ class FileLog(Log):
         return [s for s in emptied if told or s.base < oldest]
 
     def finish_sync(self, batch: SyncBatch) -> None:
-        if len(self._batches) == 1 and self._batches[0] is batch:  # as nearly always
-            self._batches.clear()
+        is_carried = self._carries and batch is self._carried
+        if is_carried:
+            self._carries = False
         else:
             self._batches = [other for other in self._batches if other is not batch]
         for segment in batch.segments:
             segment.unpin()
         if batch.error is not None or self.failed:
             self._fail(batch.error or OSError(self.failed))
-        if self.unsynced_above:
-            self.unsynced_above = []
         self.durable_seq = max(self.durable_seq, batch.last_seq)
         self._is_durable_to(batch.end_base, batch.end_at)
         self._is_proven_to(batch.proves_base, batch.proves_at)
         self._durable_first = max(self._durable_first, batch.first_seq)
         self.durable_counts, batch.counts = batch.counts, self.durable_counts
-        if batch.jobs:
-            self._jobs += batch.jobs
+        if not is_carried:  # else there is nothing more to it
+            self._finish_files(batch)
+        self.keep_end_later()
+        if self._end_due or batch.emptied:
+            self._end_due = False
+            self._keep_end(True, batch.emptied)
+
+    def _finish_files(self, batch: SyncBatch) -> None:
+        """What a batch has done beside appending is durable."""
+        self.unsynced_above = []
+        self._jobs += batch.jobs
         if batch.unlinked:
             self._going = [one for one in self._going if one.path not in batch.unlinked]
-        self.keep_end_later()
         for segment in batch.emptied:
             segment.let_go()
             if segment.copy is not None:
                 segment.copy.retire()
-        if self._end_due or batch.emptied:
-            self._end_due = False
-            self._keep_end(True, batch.emptied)
+
+    def _under_way(self) -> list[SyncBatch]:
+        """The batches that were prepared and are not finished, in order."""
+        carried = [self._carried] if self._carries and self._carried is not None else []
+        return [*carried, *self._batches]
 
     def _is_durable_to(self, base: _int, at: _int) -> None:
         if _is_before(self._durable_base, self._durable_at, base, at):
@@ -1053,7 +1065,7 @@ class FileLog(Log):
         self._write_controls(active)
         self._put_commit(active)
         self._write_out()
-        waiting = [*self._unsynced, *(one for batch in self._batches for one in batch.segments)]
+        waiting = [*self._unsynced, *(one for batch in self._under_way() for one in batch.segments)]
         files = [self.reader.file_of(one) for one in (*waiting, segment, active)]
         self._sync_at_once(files)
         # All that is appended so far is durable now.
@@ -1074,7 +1086,7 @@ class FileLog(Log):
                 self.disk.sync_dir(self.directory)
         except OSError as error:
             self._fail(error)
-        for batch in self._batches:
+        for batch in self._under_way():
             if batch.error is not None:
                 self._fail(batch.error)
 
@@ -1104,7 +1116,7 @@ class FileLog(Log):
                 self._close_active(self.last_seq + 1)
             self.hand_over()
             self.prepare_sync()
-            for batch in list(self._batches):  # also what is on its way, or waits for its interval
+            for batch in self._under_way():  # also what is on its way, or waits for its interval
                 batch.run()
                 self.finish_sync(batch)
             self.do_jobs()
@@ -1120,7 +1132,7 @@ class FileLog(Log):
         if self._spare is not None and self._spare.file is not None:
             self._spare.file.close()
         self._spare = None
-        emptied = [segment for batch in self._batches for segment in batch.emptied]
+        emptied = [segment for batch in self._under_way() for segment in batch.emptied]
         for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.file is not None:
                 segment.file.close()
@@ -1129,7 +1141,7 @@ class FileLog(Log):
     def delete(self) -> None:
         for segment in self.blocks:
             self.reader.forget(segment)
-        emptied = [segment for batch in self._batches for segment in batch.emptied]
+        emptied = [segment for batch in self._under_way() for segment in batch.emptied]
         for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.copy is not None:
                 segment.copy.retire()

@@ -1,6 +1,7 @@
 import cython
 
 from slipstream.log.base cimport Block, Log
+from slipstream.log.durability cimport SyncBatch
 from slipstream.log.record cimport Record
 
 cdef int BLOCK_MESSAGES
@@ -19,6 +20,8 @@ cdef class MemoryLog(Log):
     @cython.locals(block=MemoryBlock)
     cpdef unsigned long long skip(self, long long ts) except 0
     cdef MemoryBlock _active(self)
+    cpdef object prepare_sync(self, SyncBatch instead_of=*)
+    cpdef void finish_sync(self, SyncBatch batch) except *
     @cython.locals(memory=MemoryBlock, part=tuple, data=bytes)
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *

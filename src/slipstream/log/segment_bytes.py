@@ -41,6 +41,9 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 
 _HEAD = struct.Struct("<IQ")  # salt of the segment, offset in it
 _HEAD_SIZE: _int = _HEAD.size
+_SALT_BYTES: _int = 4
+_OFFSET_BYTES: _int = 8
+_SIZE_BYTES: _int = 4  # of the size of its content, with which the head of a record ends
 _REFERENCE = struct.Struct("<IQQQI")  # salt, offset, end, last sequence, checksum
 
 
@@ -96,7 +99,11 @@ class SegmentCopy:
         self._log = log
         self.file: File = segment.file
         self.salt: int = segment.salt
-        self.name = b""  # what the commit log calls it, from the first copy on
+        # What the commit log's records about it begin with, from the first copy on: what stands
+        # before a record's size, and behind it.
+        self.before_size = b""
+        self.behind_size = b""
+        self.head_size = 0  # of these, with the size and an offset
         self.round = 0  # of what the next checkpoint applies, in which it stands
         # Offsets and bytes that may not be in the segment durably.
         self._contents: list[tuple[int, bytes]] = []
@@ -187,6 +194,7 @@ class EntryCopies:
     def __init__(self, root: str, make_room: Callable[[int], bool]) -> None:
         self.size = 0  # bytes of them
         self.room = 0  # bytes that they may have for sure
+        self.lacks_room = False  # there was none for the last one that was asked for
         self.segments: list[SegmentCopy] = []  # of which they are
         self.records = OutBuffer()
         self._root = root  # before the paths that the log has
@@ -194,23 +202,39 @@ class EntryCopies:
 
     def has_room(self, segment: SegmentCopy, size: int) -> bool:
         """Whether the next entry may have so many bytes of a segment."""
-        if not segment.name:
-            segment.name = name_of(segment.path.removeprefix(self._root))
-        size += RECORD_SIZE + len(segment.name) + _HEAD_SIZE
-        return self.size + size <= self.room or self._make_room(size)
+        if not segment.head_size:
+            self._begin(segment)
+        size += segment.head_size
+        has_room = self.size + size <= self.room or self._make_room(size)
+        self.lacks_room = not has_room
+        return has_room
 
     def put(self, segment: SegmentCopy, at: _int, data: bytes, out: OutBuffer, start: _int) -> None:
         """Have the entry have bytes of a segment, which begin at offset `at` in it: `data`, and
         what `out` has from its offset `start` on. There is room."""
-        size = _HEAD_SIZE + len(data) + out.size - start
+        before = self.records.size
         records = self.records
-        put_head(records, WRITE, segment.stream_created, segment.name, size)
-        records.put_number(segment.salt, 4)
-        records.put_number(at, 8)
-        records.put(data)
+        records.put(segment.before_size)
+        records.put_number(_HEAD_SIZE + len(data) + out.size - start, _SIZE_BYTES)
+        records.put(segment.behind_size)
+        records.put_number(at, _OFFSET_BYTES)
+        if data:
+            records.put(data)
         records.put_rest(out, start)
         self.segments.append(segment)
-        self.size += RECORD_SIZE + len(segment.name) + size
+        self.size += records.size - before
+
+    def _begin(self, segment: SegmentCopy) -> None:
+        """A segment has its first copy."""
+        name = name_of(segment.path.removeprefix(self._root))
+        out = OutBuffer()
+        put_head(out, WRITE, segment.stream_created, name, 0)
+        out.put_number(segment.salt, _SALT_BYTES)
+        head = out.take()
+        size_at = RECORD_SIZE - _SIZE_BYTES
+        segment.before_size = head[:size_at]
+        segment.behind_size = head[RECORD_SIZE:]
+        segment.head_size = len(head) + _OFFSET_BYTES
 
     def take(self) -> tuple[list[SegmentCopy], bytes]:
         """Of which segments there are copies, and their records, of `size` bytes; there are none
@@ -224,6 +248,16 @@ class EntryCopies:
         self.segments = []
         self.records.clear()
         self.size = self.room = 0
+
+
+def first_of_round(segments: list[SegmentCopy], coming: int) -> list[SegmentCopy]:
+    """Those of `segments` that do not stand in the round `coming` yet; now they do."""
+    first = []
+    for segment in segments:
+        if segment.round != coming:
+            segment.round = coming
+            first.append(segment)
+    return first
 
 
 class Repeated(NamedTuple):

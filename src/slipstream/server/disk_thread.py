@@ -17,7 +17,7 @@ from functools import partial
 from time import perf_counter, time_ns
 
 from slipstream.engine.commit.commit import BatchJob
-from slipstream.engine.stream.stream import Stream
+from slipstream.engine.stream.stream import CommittedStream
 from slipstream.log.commit_log import EntryBatch
 from slipstream.log.durability import Job, SyncBatch
 from slipstream.server.measures import Measures
@@ -100,10 +100,11 @@ class DiskThread:
             job.finish()
             return
         self._measures.sync.add(int(seconds * 1e9))
-        stream = job.stream
-        if not isinstance(stream, Stream) or stream.ack_at_once:
+        committed = job.stream
+        if not isinstance(committed, CommittedStream) or committed.is_relaxed():
             job.finish()
             return
+        stream = committed.stream
         before = stream.visible_seq
         job.finish()
         covered = stream.visible_seq - before

@@ -28,7 +28,7 @@ def _check_stream(stream: Stream) -> None:
     assert log.first_seq <= log.last_seq + 1, "the front does not pass the end"
     assert log.messages == sum(block.live for block in log.blocks), "live messages are counted once"
     assert log.messages <= log.last_seq - log.first_seq + 1, "each message has a sequence"
-    assert 0 <= stream.progress.under_way <= 2, "at most two batches are under way"
+    assert 0 <= stream.committed.under_way <= 2, "at most two batches are under way"
 
 
 def _check_consumer(consumer: Consumer) -> None:

@@ -36,7 +36,7 @@ class ForgetfulRunner(HandRunner):
 
     def finished(self, job: Job) -> None:
         if self.held and isinstance(job, BatchJob) and isinstance(job.batch, SyncBatch):
-            job.stream.visible_seq = job.batch.last_seq
+            job.stream.stream.visible_seq = job.batch.last_seq
         super().finished(job)
 
 

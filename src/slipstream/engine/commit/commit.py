@@ -13,7 +13,8 @@ The rules:
 * A small batch may run where it stands, if the runner finds the disk quick enough.
 * Small batches of several streams that end in one turn share an entry of the commit log, which
   carries a copy of each, and so a sync, if the log has room. To the commit the log is one more
-  stream, with batches of its own.
+  stream, with batches of its own. While a checkpoint makes room in it, a few streams sync by
+  themselves, and others wait: a thousand syncs would hold up all of them, and the checkpoint.
 * With relaxed durability a batch is handed to the operating system at once, and synced after an
   interval together with all that follow it until then.
 """
@@ -23,10 +24,11 @@ from typing import Any, Protocol
 
 from slipstream.engine.loop.timers import Timers
 from slipstream.log.cold import ColdError, FetchJob
-from slipstream.log.durability import Done, Job
+from slipstream.log.durability import Done, Job, SyncBatch
 from slipstream.log.segment_bytes import EntryCopies
 
 QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
+OWN_SYNCS_MAX = 8  # batches under way from which on others wait for room in the commit log
 SYNC_LATER_NS = 1_000_000_000  # after which a relaxed batch is synced, where no interval is set
 
 
@@ -63,51 +65,64 @@ class Runner(Protocol):
         """Run and finish a batch of `size` bytes now, on the loop; False if it is to be started."""
 
 
-class Progress:
-    """How far the batches of one stream are. The stream notes `since`, the commit all else."""
-
-    __slots__ = ("again", "held", "lazy", "since", "under_way")
+class Committed:
+    """A stream, as the commit sees it: how far its batches are, and what is asked of it. The stream
+    notes `dirty` and `since`, the commit all else."""
 
     def __init__(self) -> None:
+        self.dirty = False  # whether it stands in the turn's list
         self.under_way = 0  # batches begun and not finished
         self.again = False  # more was stored meanwhile
         self.held = False  # no batch may begin; see `Commit.hold`
         self.since = 0  # ns since the epoch: the first of what waits for the next batch
         self.lazy: Batch | None = None  # handed to the operating system, to be synced later
 
+    def is_closed(self) -> bool:
+        """Whether it has ended: nothing of it is committed any more."""
+        raise NotImplementedError
 
-class Committed(Protocol):
-    """A stream, as the commit sees it."""
+    def is_relaxed(self) -> bool:
+        """Whether its batches are synced later than they are acknowledged."""
+        raise NotImplementedError
 
-    closed: bool
-    ack_at_once: bool
-    dirty: bool
-    log: Any
-    progress: Progress
+    def mark_dirty(self) -> None:
+        """Be committed at the end of the turn."""
+        raise NotImplementedError
+
+    def unwritten(self) -> int:
+        """Bytes that the next batch will write."""
+        raise NotImplementedError
 
     def prepare_sync(self, instead_of: Any = None) -> Batch | None:
         """The batch that makes durable all that was stored so far; None if there is nothing."""
+        raise NotImplementedError
 
-    def carry(self, copies: EntryCopies) -> Batch | None:
+    def carry(self, copies: EntryCopies) -> SyncBatch | None:
         """A batch as of `prepare_sync`, which the next entry of the commit log has a copy of, and
         which is not to be run; None, and nothing has happened, if it needs a sync of its own."""
+        raise NotImplementedError
 
     def synced(self, batch: Any) -> None:
         """A batch has reached the disk or failed to; None: there was nothing to sync."""
-
-    def mark_dirty(self) -> Any:
-        """Be committed at the end of the turn."""
+        raise NotImplementedError
 
 
-class Shared(Committed, Protocol):
+class Shared(Committed):
     """The commit log, as the commit sees it."""
 
     def copies(self) -> EntryCopies | None:
         """Those that the next batch of the log will have of small ones of streams; None if it can
         have none."""
+        raise NotImplementedError
 
     def when_carried(self, done: Done) -> None:
         """Call `done` once what was put into the copies is durable, or cannot be."""
+        raise NotImplementedError
+
+    def is_making_room(self) -> bool:
+        """Whether something is under way that may leave room for copies, where there is none, and
+        after which `Commit.go_on` is called."""
+        raise NotImplementedError
 
 
 class BatchJob:
@@ -133,20 +148,19 @@ class BatchJob:
 
     def finish(self) -> None:
         """Tell the stream."""
+        self._commit.own_batches -= 1
         self._commit.finished(self.stream, self.batch)
 
 
 class Carried:
     """Batches of streams that one entry of the commit log has copies of."""
 
-    __slots__ = ("_batches", "_commit", "_streams")
-
     def __init__(self, commit: "Commit") -> None:
         self._commit = commit
         self._streams: list[Committed] = []
-        self._batches: list[Batch] = []  # of these
+        self._batches: list[SyncBatch] = []  # of these
 
-    def add(self, stream: Committed, batch: Batch) -> None:
+    def add(self, stream: Committed, batch: SyncBatch) -> None:
         """The entry will have one more."""
         self._streams.append(stream)
         self._batches.append(batch)
@@ -155,10 +169,11 @@ class Carried:
         """The entry is durable, or cannot be. Each stream is told, also if one of them raises; the
         first exception follows then."""
         raised: Exception | None = None
-        for stream, batch in zip(self._streams, self._batches, strict=True):
+        for i in range(len(self._streams)):
+            batch = self._batches[i]
             batch.error = error
             try:
-                self._commit.finished(stream, batch)
+                self._commit.finished(self._streams[i], batch)
             except Exception as one:
                 raised = raised or one
         if raised is not None:
@@ -187,6 +202,8 @@ class Commit:
     def __init__(self, runner: Runner, timers: Timers, sync_interval: int = 0) -> None:
         self.queued_bytes_min = QUEUED_BYTES_MIN
         self.shared: Shared | None = None  # the commit log, once there is one
+        self.own_batches = 0  # begun and not finished, of which the log has no copies
+        self._waiting: dict[Committed, None] = {}  # for room for their copies
         self._runner = runner
         self._timers = timers
         self._sync_interval = sync_interval or SYNC_LATER_NS
@@ -205,7 +222,10 @@ class Commit:
                     continue
                 batch = None if copies is None else self._carry(stream, copies)
                 if batch is None:
-                    self.commit(stream)
+                    if copies is not None and copies.lacks_room and self._may_wait():
+                        self._waiting[stream] = None
+                    else:
+                        self.commit(stream)
                     continue
                 if carried is None:
                     carried = Carried(self)
@@ -219,64 +239,79 @@ class Commit:
             elif shared is not None and copies is not None and shared.copies() is None:
                 shared.mark_dirty()  # it has failed meanwhile: who waits for it is told
 
-    def _carry(self, stream: Committed, copies: EntryCopies) -> Batch | None:
+    def _carry(self, stream: Committed, copies: EntryCopies) -> SyncBatch | None:
         """The next batch of a stream, if the commit log carries it."""
-        progress: Progress = stream.progress
-        if progress.under_way or progress.held or progress.lazy is not None:
+        copies.lacks_room = False
+        if stream.under_way or stream.held or stream.lazy is not None:
             return None
         batch = stream.carry(copies)
         if batch is not None:
-            progress.under_way = 1
-            progress.since = 0
+            stream.under_way = 1
+            stream.since = 0
         return batch
 
+    def _may_wait(self) -> bool:
+        """Whether a stream may wait for room for copies, instead of one more sync of its own."""
+        if self.own_batches < OWN_SYNCS_MAX or self.shared is None:
+            return False
+        return self.shared.is_making_room()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether streams wait for room in the commit log."""
+        return bool(self._waiting)
+
+    def go_on(self) -> None:
+        """There may be room for copies again, or nothing to wait for."""
+        waiting, self._waiting = self._waiting, {}
+        for stream in waiting:
+            if not stream.is_closed():
+                stream.mark_dirty()
+
     def commit(self, stream: Committed) -> None:
-        """Have what `stream` has stored written and synced; `stream.synced` follows."""
-        if stream.closed:
+        """Have what `stream` has stored written and synced; `synced` follows."""
+        if stream.is_closed():
             return
-        progress: Progress = stream.progress
-        size = stream.log.unwritten()
-        if progress.held or (progress.under_way and not self._may_queue(progress, size)):
-            progress.again = True
-            progress.since = progress.since or self._timers.now
+        size = stream.unwritten()
+        if stream.held or (stream.under_way and not self._may_queue(stream, size)):
+            stream.again = True
+            stream.since = stream.since or self._timers.now
             return
-        since, progress.since = progress.since or self._timers.now, 0
-        lazy, progress.lazy = progress.lazy, None
+        since, stream.since = stream.since or self._timers.now, 0
+        lazy, stream.lazy = stream.lazy, None
         batch = stream.prepare_sync(lazy)
         if batch is None:
             stream.synced(None)
             return
-        if stream.ack_at_once:
+        if stream.is_relaxed():
             self._sync_later(stream, batch, lazy is None)
             return
-        progress.under_way += 1
-        job = BatchJob(self, stream, batch, size, since)
-        if progress.under_way > 1 or not self._runner.run_here(job, size):
+        job = self._own(stream, batch, size, since)
+        if stream.under_way > 1 or not self._runner.run_here(job, size):
             self._runner.start(job)
 
-    def _may_queue(self, progress: Progress, size: int) -> bool:
+    def _may_queue(self, stream: Committed, size: int) -> bool:
         """Whether a second batch is worth its flush: the disk goes on with it without the loop."""
-        return progress.under_way == 1 and size >= self.queued_bytes_min
+        return stream.under_way == 1 and size >= self.queued_bytes_min
 
-    def finished(self, stream: Committed, batch: Batch) -> None:
+    def finished(self, stream: Committed, batch: Any) -> None:
         """A batch has run: the stream is told, and commits what it stored meanwhile."""
-        progress: Progress = stream.progress
-        progress.under_way -= 1
-        assert progress.under_way >= 0, "a batch was finished twice"
-        if stream.closed:
+        stream.under_way -= 1
+        assert stream.under_way >= 0, "a batch was finished twice"
+        if stream.is_closed():
             return
         try:
             stream.synced(batch)
         finally:  # whatever befalls one who waited, the next batch follows
-            if progress.again:
-                progress.again = False
+            if stream.again:
+                stream.again = False
                 stream.mark_dirty()
 
     def _sync_later(self, stream: Committed, batch: Batch, is_first: bool) -> None:
         """With relaxed durability: acknowledged already, written soon, synced now and then."""
         stream.synced(None)
         self._runner.start(FlushJob(batch))
-        stream.progress.lazy = batch
+        stream.lazy = batch
         if is_first:
             self._watch(stream)
 
@@ -284,33 +319,35 @@ class Commit:
         self._timers.after(self._sync_interval, lambda: self._sync_lazy(stream))
 
     def _sync_lazy(self, stream: Committed) -> None:
-        progress = stream.progress
-        if stream.closed:
-            progress.lazy = None
-        elif progress.under_way:
+        if stream.is_closed():
+            stream.lazy = None
+        elif stream.under_way:
             self._watch(stream)
-        elif progress.lazy is not None:
-            job = BatchJob(self, stream, progress.lazy, 0, self._timers.now)
-            progress.lazy = None
-            progress.under_way += 1
-            self._runner.start(job)
+        elif stream.lazy is not None:
+            batch, stream.lazy = stream.lazy, None
+            self._runner.start(self._own(stream, batch, 0, self._timers.now))
+
+    def _own(self, stream: Committed, batch: Batch, size: int, since: int) -> BatchJob:
+        """A batch that is to be run by itself."""
+        stream.under_way += 1
+        self.own_batches += 1
+        return BatchJob(self, stream, batch, size, since)
 
     def hold(self, stream: Committed) -> None:
         """Begin no batch of a new stream: what it stores counts once the stream itself is durable,
         as `release` says."""
-        stream.progress.held = True
+        stream.held = True
 
     def release(self, stream: Committed) -> None:
         """What the stream stored meanwhile may follow."""
-        progress = stream.progress
-        progress.held = False
-        if progress.again and not stream.closed:
-            progress.again = False
+        stream.held = False
+        if stream.again and not stream.is_closed():
+            stream.again = False
             stream.mark_dirty()
 
     def hasten(self, stream: Committed) -> None:
         """With relaxed durability: sync now what was to be synced later."""
-        if stream.progress.lazy is not None:
+        if stream.lazy is not None:
             self._sync_lazy(stream)
 
     def run_aside(self, job: Job) -> None:

@@ -11,7 +11,7 @@ and at once when the log is half full or a removal may free space.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from slipstream.engine.commit.commit import Commit, Progress
+from slipstream.engine.commit.commit import Commit, Shared
 from slipstream.engine.loop.timers import Timer, Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.errors import DiskFullError, StorageError
@@ -49,18 +49,15 @@ class Reports(Protocol):
         """A problem that was reported is over."""
 
 
-class StateCommit:
+class StateCommit(Shared):
     """See the module's text; to the commit it is one more stream."""
-
-    ack_at_once = False
 
     def __init__(
         self, log: CommitLog, commit: Commit, timers: Timers, turn: Turn, reports: Reports
     ) -> None:
+        super().__init__()
         self.log = log
         self.closed = False
-        self.progress = Progress()
-        self.dirty = False
         self._commit = commit
         self._timers = timers
         self._turn = turn
@@ -117,6 +114,10 @@ class StateCommit:
     def when_carried(self, done: Done) -> None:
         """Call `done` once what was put into the copies is durable, or cannot be."""
         self.log.when_carried(done)
+
+    def is_making_room(self) -> bool:
+        """Whether a checkpoint is under way, or an entry that says what one has applied."""
+        return self._running is not None or self.dirty or self.under_way > 0
 
     def refer(self, references: Sequence[Reference]) -> None:
         """Note batches of a stream that were synced in its segments, soon or with what comes next:
@@ -189,10 +190,9 @@ class StateCommit:
     @property
     def is_settled(self) -> bool:
         """Whether all that was changed at once is durable, as far as the disk takes it."""
-        progress = self.progress
         if self.log.failed or self.is_stuck:
             return True
-        if self.dirty or progress.under_way or progress.again:
+        if self.dirty or self.under_way or self.again:
             return False
         return self.is_refused or not self.log.is_awaited
 
@@ -226,6 +226,18 @@ class StateCommit:
             self.dirty = True
             self._turn.streams.append(self)
 
+    def is_closed(self) -> bool:
+        """Whether nothing is kept any more."""
+        return self.closed
+
+    def is_relaxed(self) -> bool:
+        """Nobody is answered before an entry is durable."""
+        return False
+
+    def unwritten(self) -> int:
+        """Bytes of the next entry, at the most."""
+        return self.log.unwritten()
+
     def carry(self, _copies: EntryCopies) -> None:
         """An entry is not carried."""
 
@@ -246,6 +258,12 @@ class StateCommit:
 
     def _go_on(self, has_finished: bool) -> None:
         """An entry has been finished, or there was none: see what is to follow."""
+        try:
+            self._follow(has_finished)
+        finally:
+            self._commit.go_on()
+
+    def _follow(self, has_finished: bool) -> None:
         if has_finished and self.log.has_changes and not self.log.is_held():
             self.mark_dirty()
         if self.log.failed:
@@ -279,7 +297,7 @@ class StateCommit:
 
     def _begin_checkpoint(self) -> None:
         """Begin one, unless batches are under way: then it begins when they have ended."""
-        if self._running is not None or self.progress.under_way:
+        if self._running is not None or self.under_way:
             return
         self._wants_checkpoint = False
         checkpoint = self.log.checkpoint()

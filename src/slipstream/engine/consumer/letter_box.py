@@ -244,7 +244,7 @@ class LetterBox:
         elif self._committing:
             self._commit()
         elif self._stored:
-            self._stream.engine.commit.hasten(self._stream)
+            self._stream.engine.commit.hasten(self._stream.committed)
             self._again_later()
             self.synced()
 

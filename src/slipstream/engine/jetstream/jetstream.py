@@ -280,12 +280,12 @@ class JetStream:
         try:
             log = place.begin_log(config.first_seq or 1)
             stream = Stream(self, config, log, store, created)
-            self.engine.commit.hold(stream)
+            self.engine.commit.hold(stream.committed)
             stream.relax()
 
             def kept(error: Exception | None) -> None:
                 if error is None:
-                    self.engine.commit.release(stream)
+                    self.engine.commit.release(stream.committed)
                     stream.relax()
                 elif not stream.closed:
                     self._abandon(stream, place, error)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import slipstream.wire.ascii as char
-from slipstream.engine.commit.commit import Progress
+from slipstream.engine.commit.commit import Committed
 from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
@@ -33,6 +33,7 @@ from slipstream.engine.stream.ingest_checks import (
 )
 from slipstream.engine.stream.log_job import LogJob
 from slipstream.engine.stream.owner import Owner, Reader
+from slipstream.engine.stream.promises import Promises
 from slipstream.engine.stream.republish import Republisher
 from slipstream.engine.stream.retention import check_room_for, drop_unneeded
 from slipstream.engine.stream.schedules import Schedules
@@ -80,6 +81,35 @@ class Looker:
         self._done(None if isinstance(error, DiskFullError) else error)
 
 
+class CommittedStream(Committed):
+    """A stream, which is a service of its account, as the commit sees it."""
+
+    def __init__(self, stream: "Stream") -> None:
+        super().__init__()
+        self.stream = stream
+
+    def is_closed(self) -> bool:
+        return self.stream.closed
+
+    def is_relaxed(self) -> bool:
+        return self.stream.ack_at_once
+
+    def mark_dirty(self) -> None:
+        self.stream.mark_dirty()
+
+    def unwritten(self) -> _int:
+        return self.stream.log.unwritten()
+
+    def prepare_sync(self, instead_of: Any = None) -> SyncBatch | None:
+        return self.stream.prepare_sync(instead_of)
+
+    def carry(self, copies: EntryCopies) -> SyncBatch | None:
+        return self.stream.carry(copies)
+
+    def synced(self, batch: Any) -> None:
+        self.stream.synced(batch)
+
+
 class Stream(Service):
     """One stream of an account; see the module's text."""
 
@@ -105,8 +135,7 @@ class Stream(Service):
         self.inflow: Any = None  # takes messages over from other streams, where configured
         self.dedupe = DuplicateWindow(config.duplicate_window)
         self.last_msg_id = b""  # of the very last message stored
-        self.dirty = False  # whether it stands in the turn's list
-        self.progress = Progress()  # of its batches; see `commit`
+        self.committed = CommittedStream(self)
         self.closed = False
         # Whether an empty stream shows its first sequence although it never had a message.
         self.shows_front = config.first_seq > 0
@@ -122,17 +151,19 @@ class Stream(Service):
         self.awaiting_next: list[Reader] = []  # of these, who can take the next message at once
         self.with_outstanding: dict[Reader, None] = {}  # consumers that may have messages out
         self.refiltered: dict[Reader, None] = {}  # of these, where filters may not match that
-        self._joined: list[Reader] = []  # consumers that began while messages were on their way
+        # Of lists that are mostly empty there is none then: each would be a look at memory of its
+        # own for each batch, and of a thousand streams little is in the processor's caches.
+        self._joined: list[Reader] | None = None  # who began while messages were on their way
         self.transform: Transform | None = None
         self.republisher: Republisher | None = None
         self.direct: Any = None  # answers direct gets, where allowed
-        self._acks: list[Any] = []  # (durable at, sequence, reply, end of the JSON), by the first
-        self._changed: list[Any] = []  # callbacks for what was done since the last batch
-        self._covered: list[Any] = []  # (number of a batch, callbacks for what it covers)
+        self._acks = Promises()
+        self._changed: list[Any] | None = None  # callbacks for what was done since the last batch
+        self._covered: list[Any] | None = None  # (number of a batch, callbacks for what it covers)
         self._prepared = 0  # batches so far
         self._finished = 0  # of these; they are finished in order
-        self._fresh: list[Any] = []  # (sequence, subject) stored while somebody filters
-        self._announced = log.durable_seq
+        self._filtered = False  # whether somebody filters
+        self._fresh: list[Any] | None = None  # (sequence, subject) stored while somebody does
         self._front_moved = False
         self._ack_head = js.ack_head(config.name)
         self._scratch = OutBuffer()
@@ -327,8 +358,8 @@ class Stream(Service):
                     first + at, message.subject, message, previous[message.subject]
                 )
                 previous[message.subject] = first + at
-            if self.filters.size:
-                self._fresh.append((first + at, message.subject))
+            if self._filtered:
+                self._note_fresh(first + at, message.subject)
         for at, verdict in enumerate(verdicts):
             self._obey(first + at, messages[at].subject, verdict)
         if self._limited:
@@ -422,15 +453,15 @@ class Stream(Service):
                 message.end,
                 ts,
             )
-            if self.filters.size:
-                self._fresh.append((seq, subject))
+            if self._filtered:
+                self._note_fresh(seq, subject)
             if self._limited:
                 self.enforce_limits(subject)
             if self._max_age > 0 and self._age_timer is None:
                 self.watch_age()
         if self._counts:
             self.report_use()
-        if not self.dirty:
+        if not self.committed.dirty:
             self.mark_dirty()
         return seq
 
@@ -445,10 +476,11 @@ class Stream(Service):
         """Have the log committed at the end of the turn."""
         if self._counts:
             self.report_use()
-        if not self.dirty and not self.closed:
-            self.dirty = True
-            self.progress.since = self.progress.since or self.clock.now
-            self.turn.streams.append(self)
+        committed = self.committed
+        if not committed.dirty and not self.closed:
+            committed.dirty = True
+            committed.since = committed.since or self.clock.now
+            self.turn.streams.append(committed)
 
     def is_wanted(self, subject: bytes) -> bool:
         """Whether some consumer's filter matches: what interest retention stores at all."""
@@ -504,25 +536,25 @@ class Stream(Service):
             return
         if self.ack_at_once:
             self._ack(reply, seq, end)
-        elif not self.dirty and self.failed:  # a duplicate of what will never be durable
+        elif not self.committed.dirty and self.failed:  # a duplicate of what will never be durable
             self.refuse(reply, ApiError(ErrorCode.STREAM_STORE_FAILED, err=self.failed))
         else:
-            self._acks.append((self.log.last_seq, seq, reply, end))
-            if not self.dirty and self.log.durable_seq >= self.log.last_seq:
+            self._acks.add(self.log.last_seq, seq, reply, end)
+            if not self.committed.dirty and self.log.durable_seq >= self.log.last_seq:
                 self.mark_dirty()
 
     def relax(self) -> None:
         """Acknowledge at once what is in memory, if the configuration or the server says so and the
         stream itself is durable (see `Commit.hold`); what has waited for that, too."""
         relaxed = self.config.persist_mode == "async" or not self.engine.options.sync_always
-        self.ack_at_once = relaxed and not self.progress.held
+        self.ack_at_once = relaxed and not self.committed.held
         if not self.ack_at_once:
             return
-        acks, self._acks = self._acks, []
-        for entry in acks:
-            self._ack(entry[2], entry[1], entry[3])
-        changed, self._changed = self._changed, []
-        call_all(changed, None)
+        acks = self._acks
+        while acks.take(self.log.last_seq):
+            self._ack(acks.reply, acks.seq, acks.end)
+        changed, self._changed = self._changed, None
+        call_all(changed or (), None)
 
     def refuse(self, reply: bytes, error: ApiError) -> None:
         """Answer a publish with an error. One that names what the stream has last waits until that
@@ -560,6 +592,8 @@ class Stream(Service):
         if self.ack_at_once or self.store is None:
             done(None)
             return
+        if self._changed is None:
+            self._changed = []
         self._changed.append(done)
         self.mark_dirty()
 
@@ -570,13 +604,14 @@ class Stream(Service):
             return True
         if self.held_seq and not self.letters.is_stuck:
             return False
-        if self.progress.held:  # the stream itself is on its way to the disk
+        if self.committed.held:  # the stream itself is on its way to the disk
             return False
         if self.ack_at_once or self.store is None:
             return True
         if self._owes_removals:
             return False
-        return not (self.dirty or self.progress.under_way or self.progress.again)
+        committed = self.committed
+        return not (committed.dirty or committed.under_way or committed.again)
 
     @property
     def _owes_removals(self) -> bool:
@@ -596,12 +631,12 @@ class Stream(Service):
             self._when_batched(settled)
 
     def _when_batched(self, settled: "Looker") -> None:
-        progress = self.progress
-        is_next = self.dirty or progress.again  # the batch under way does not cover all of it
-        if is_next or self._changed or self._owes_removals or not progress.under_way:
+        committed = self.committed
+        is_next = committed.dirty or committed.again  # the batch under way does not cover all of it
+        if is_next or self._changed or self._owes_removals or not committed.under_way:
             self.when_durable(settled)
         else:
-            self._covered.append((self._prepared, [settled]))
+            self._cover([settled])
 
     @property
     def readable_seq(self) -> _int:
@@ -644,11 +679,10 @@ class Stream(Service):
 
     def _cover_changes(self, batch: SyncBatch | None) -> None:
         """Have callbacks that wait for a change called when `batch` is done, if that covers it."""
+        changed, self._changed = self._changed or [], None
         if not self.log.owes_removals() or (batch is not None and batch.error is not None):
-            self._covered.append((self._prepared, self._changed))
-            self._changed = []
+            self._cover(changed)
         elif batch is None:  # else files that go with it may leave the space that is missing
-            changed, self._changed = self._changed, []
             error = DiskFullError(
                 "no space left on the disk to record what was removed: a crash may bring it"
                 " back; free some and ask again"
@@ -656,9 +690,14 @@ class Stream(Service):
             for done in changed:
                 done(error)
         else:  # ... and who looks waits for no space
-            looks = [done for done in self._changed if isinstance(done, Looker)]
-            self._changed = [done for done in self._changed if not isinstance(done, Looker)]
-            self._covered.append((self._prepared, looks))
+            self._cover([done for done in changed if isinstance(done, Looker)])
+            self._changed = [done for done in changed if not isinstance(done, Looker)]
+
+    def _cover(self, callbacks: list[Any]) -> None:
+        """Have callbacks called when the last batch that was prepared is done."""
+        if self._covered is None:
+            self._covered = []
+        self._covered.append((self._prepared, callbacks))
 
     def synced(self, batch: SyncBatch | None) -> None:
         """A batch has reached the disk (None: there was nothing to sync), or has failed to."""
@@ -675,6 +714,7 @@ class Stream(Service):
         self._release_acks()
         while self._covered and self._covered[0][0] <= self._finished:
             call_all(self._covered.pop(0)[1], None)
+            self._covered = self._covered or None
         if self._changed and batch is not None:
             self.mark_dirty()
         if self.letters is not None:
@@ -704,22 +744,13 @@ class Stream(Service):
     def _release_acks(self) -> None:
         durable = self.log.durable_seq
         acks = self._acks
-        n = 0
-        for entry in acks:
-            cover = entry[0]
-            if cover > durable:
-                break
-            self._ack(entry[2], entry[1], entry[3])
-            n += 1
-        if n == len(acks):
-            self._acks = []
-        elif n:
-            self._acks = acks[n:]
+        while acks.take(durable):
+            self._ack(acks.reply, acks.seq, acks.end)
 
     def _let_down(self, error: StorageError) -> None:
         """Call back with an error all who wait for a change to become durable."""
-        covered, self._covered = self._covered, []
-        changed, self._changed = self._changed, []
+        covered, self._covered = self._covered or [], None
+        changed, self._changed = self._changed or [], None
         callbacks = [callback for entry in covered for callback in entry[1]]
         call_all([*callbacks, *changed], error)
 
@@ -730,10 +761,9 @@ class Stream(Service):
 
     def refuse_published(self, why: str) -> None:
         """No message that is not acknowledged yet will be."""
-        waiting = self._acks
-        self._acks = []
-        for entry in waiting:
-            self.refuse(entry[2], ApiError(ErrorCode.STREAM_STORE_FAILED, err=why))
+        waiting, self._acks = self._acks, Promises()
+        while waiting.take(self.log.last_seq):
+            self.refuse(waiting.reply, ApiError(ErrorCode.STREAM_STORE_FAILED, err=why))
 
     def fail(self, why: str) -> None:
         """The disk has failed: what waits is refused, nothing is written any more."""
@@ -760,9 +790,10 @@ class Stream(Service):
         if self.republisher is not None:
             self.republisher.publish(last)
         readers = self.awaiting_next
-        self.awaiting_next = []
-        for consumer in readers:
-            consumer.come()
+        if readers:
+            self.awaiting_next = []
+            for consumer in readers:
+                consumer.come()
         if self._fresh:
             n = 0
             for seq, subject in self._fresh:
@@ -771,12 +802,17 @@ class Stream(Service):
                 n += 1
                 for consumer in self.filters.match(subject):
                     consumer.stored(seq)
-            self._fresh = self._fresh[n:]
+            self._fresh = self._fresh[n:] or None
         if self._joined:
             for consumer in self._joined:
                 consumer.wake()
             if last >= self.log.last_seq:
-                self._joined = []
+                self._joined = None
+
+    def _note_fresh(self, seq: _int, subject: bytes) -> None:
+        if self._fresh is None:
+            self._fresh = []
+        self._fresh.append((seq, subject))
 
     def _tell_removed(self, seq: _int, subject: bytes) -> None:
         """One message has gone: only those need to know whose filters match."""
@@ -804,15 +840,19 @@ class Stream(Service):
         if consumer.filters:
             for pattern in consumer.filters:
                 self.filters.insert(pattern, consumer)
+            self._filtered = True
         else:
             self.unfiltered[consumer] = None
         if self.log.last_seq > self.visible_seq:  # nobody has noted that these are for it
+            if self._joined is None:
+                self._joined = []
             self._joined.append(consumer)
 
     def unlink_filters(self, consumer: Reader) -> None:
         """Tell `consumer` no more of what matches its filters."""
         for pattern in consumer.filters:
             self.filters.remove(pattern, consumer)
+        self._filtered = self.filters.size > 0
         self.unfiltered.pop(consumer, None)
 
     def remove_consumer(self, consumer: Reader) -> None:
