@@ -202,11 +202,27 @@ def test_both_builds_write_many_files_as_they_write_one(module: Any, pieces: lis
         closed = os.open(os.devnull, os.O_RDONLY)
         os.close(closed)
         jobs = [(file.fileno(), data, 0) for file, data in zip(files, pieces, strict=True)]
-        failed = module.write_many(buffer, [*jobs[:1], (closed, b"nowhere", 0), *jobs[1:]])
+        many = module.ManyWrites()
+        failed = many.write(buffer, [*jobs[:1], (closed, b"nowhere", 0), *jobs[1:]])
         assert [failed[:1], failed[2:]] == [[0] * len(jobs[:1]), [0] * len(jobs[1:])] or not jobs
         assert failed.count(errno.EBADF) == 1
         for file, data in zip(files, pieces, strict=True):
             assert file.read() == data + bytes(-len(data) % module.BLOCK)
+
+
+@pytest.mark.parametrize("size", [1, 5_000, 20_000, 70_000])
+def test_many_pieces_are_written_at_once_as_one_after_the_other(tmp_path: Path, size: int) -> None:
+    many = direct_write.ManyWrites()
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_DIRECT", 0)
+    fds = [os.open(tmp_path / str(number), flags) for number in range(200)]
+    pieces = [(fd, bytes([number]) * size, 4096) for number, fd in enumerate(fds)]
+    with mmap.mmap(-1, 16 * direct_write.BLOCK) as buffer:
+        for _ in range(2):  # the second time with what the first one has made for it
+            assert many.write(buffer, pieces) == [0] * len(pieces)
+    for number, fd in enumerate(fds):
+        os.close(fd)
+        found = (tmp_path / str(number)).read_bytes()
+        assert found == bytes(4096) + bytes([number]) * size + bytes(-size % direct_write.BLOCK)
 
 
 def test_files_that_are_flushed_together_hold_what_each_was_given(tmp_path: Path) -> None:
@@ -236,14 +252,15 @@ def test_of_files_that_are_flushed_together_the_one_that_fails_is_named(
     for file in files:
         file.reserve(10_000)
         file.append(b"first")
-    write_many = direct_write.write_many
+    many_writes = direct_write.ManyWrites()
 
-    def refuse_second(buffer: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
-        done = write_many(buffer, [pieces[0], pieces[2]])
-        return [done[0], errno.EIO, done[1]]
+    class RefusesSecond:
+        def write(self, buffer: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
+            done = many_writes.write(buffer, [pieces[0], pieces[2]])
+            return [done[0], errno.EIO, done[1]]
 
     with monkeypatch.context() as failing:
-        failing.setattr(os_file, "write_many", refuse_second)
+        failing.setattr(disk._buffers, "many_writes", RefusesSecond())
         first, second, third = disk.flush_all(files)
     assert (first, third) == (None, None)
     assert isinstance(second, OSError)
@@ -318,11 +335,12 @@ def test_files_whose_system_refuses_direct_writes_are_flushed_together_all_the_s
         file.reserve(10_000)
         file.append(b"first")
 
-    def refuse(_: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
-        return [errno.EINVAL] * len(pieces)
+    class Refuses:
+        def write(self, _: mmap.mmap, pieces: list[tuple[int, bytes, int]]) -> list[int]:
+            return [errno.EINVAL] * len(pieces)
 
     with monkeypatch.context() as refusing:
-        refusing.setattr(os_file, "write_many", refuse)
+        refusing.setattr(disk._buffers, "many_writes", Refuses())
         assert disk.flush_all(files) == [None, None]
     assert [file.pread(0, 5) for file in files] == [b"first"] * 2
 

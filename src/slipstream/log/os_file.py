@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from slipstream.errors import DiskFullError
-from slipstream.log.direct_write import BLOCK, write_blocks, write_many
+from slipstream.log.direct_write import BLOCK, ManyWrites, write_blocks
 from slipstream.log.open_files import OpenFiles
 
 BUFFER_BYTES = 1024 * 1024  # of one direct write
@@ -97,6 +97,7 @@ class Buffers:
         # Whether a read can be asked for that does not wait for the disk.
         self.knows_what_is_near = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
         self._know_their_data: dict[int, bool] = {}  # by the number of the device
+        self.many_writes = ManyWrites()
 
     def knows_data(self, fd: int) -> bool:
         """Whether a file lies where it is known which of it is data."""
@@ -295,7 +296,7 @@ class OsFile:
                 raise
 
     def begin_flush(self) -> tuple[int, bytes, int] | None:
-        """What is pending, for `write_many`; None if `flush` has to see to it. Unless it is None,
+        """What is pending, for `ManyWrites`; None if `flush` has to see to it. Unless it is None,
         nobody else works on the file until `end_flush`. Never raises: others have begun already."""
         if not self._pending or not self._is_direct:
             return None
@@ -312,7 +313,7 @@ class OsFile:
         return self._direct, b"".join((self._tail, *self._taken)), self._flushed - len(self._tail)
 
     def end_flush(self, data: bytes, failed: int) -> bool:
-        """`write_many` has written `data`, or has `failed` with an errno; then `flush` says so, or
+        """`ManyWrites` has written `data`, or has `failed` with an errno; then `flush` says so, or
         goes on in its own way."""
         taken, self._taken = self._taken, []
         if not failed:
@@ -621,18 +622,21 @@ def flush_many(files: Sequence[OsFile], buffers: Buffers) -> list[OSError | None
     buffer = buffers.take()
     try:
         for start in range(0, len(files), FLUSHED_TOGETHER):
-            outcomes += _flush_together(files[start : start + FLUSHED_TOGETHER], buffer)
+            together = files[start : start + FLUSHED_TOGETHER]
+            outcomes += _flush_together(together, buffers.many_writes, buffer)
     finally:
         buffers.give(buffer)
     return outcomes
 
 
-def _flush_together(files: Sequence[OsFile], buffer: mmap.mmap) -> list[OSError | None]:
+def _flush_together(
+    files: Sequence[OsFile], many_writes: ManyWrites, buffer: mmap.mmap
+) -> list[OSError | None]:
     begun = [(file, file.begin_flush()) for file in files]
     pieces = [piece for _, piece in begun if piece is not None]
     failed = [errno.EIO] * len(pieces)  # unless it is known to be there
     try:
-        failed = write_many(buffer, pieces)
+        failed = many_writes.write(buffer, pieces)
     finally:
         outcome = iter(failed)
         written = [

@@ -139,8 +139,11 @@ class Runtime:
     def _looks_once_more(self, size: int) -> bool:
         """Whether what this turn has left to commit waits until the sockets were looked at once
         more. Who sends many messages at a time is still at it, and what comes now would have to
-        wait for a small commit: one that is larger costs next to nothing more."""
-        return size > SMALL_READ and self._again is None and bool(self.engine.turn.streams)
+        wait for a small commit: one that is larger costs next to nothing more. In memory nothing
+        waits."""
+        if size <= SMALL_READ or self._again is not None:
+            return False
+        return any(stream.unwritten() for stream in self.engine.turn.streams)
 
     def _look_once_more(self) -> None:
         """The loop looks at the sockets before it calls `_go_on`."""
