@@ -7,12 +7,15 @@ import pytest
 
 from slipstream.engine.api import consumers
 from slipstream.engine.api.dispatch import WhenDurable
-from slipstream.engine.commit.commit import Commit
 from slipstream.engine.commit.state_commit import StateCommit
+from slipstream.engine.jetstream.jetstream import JetStream
+from slipstream.engine.stream.config import StreamConfig
+from slipstream.engine.stream.stream import Stream
 from slipstream.log.commit_entry import KEEP, REMOVE, WRITE, Record
 from slipstream.log.commit_log import Change, Checkpoint, CommitLog
 from slipstream.log.durability import Touched
 from slipstream.log.segment_bytes import Reference, UnwrittenSegment
+from slipstream.log.stream_place import StreamPlace
 from slipstream.log.stream_store import Store, StreamStore
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
@@ -119,7 +122,15 @@ def test_a_shared_batch_that_does_not_wait_for_the_log_is_found(
 def test_messages_of_a_new_stream_that_do_not_wait_for_it_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Commit, "hold", lambda commit, stream: None)
+    make = JetStream._make
+
+    def make_and_release(js: JetStream, config: StreamConfig, place: StreamPlace) -> Stream:
+        stream = make(js, config, place)
+        js.engine.commit.release(stream.committed)
+        stream.relax()
+        return stream
+
+    monkeypatch.setattr(JetStream, "_make", make_and_release)
     assert found(busy).startswith(LOST)
 
 

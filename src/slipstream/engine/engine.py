@@ -553,7 +553,7 @@ class Engine:
             for session in silent:
                 session.drained()
         rounds = 0
-        gathers = gathers and not any(stream.is_relaxed() for stream in turn.streams)
+        gathers = gathers and not turn.has_relaxed
         while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
             rounds += 1
             self._pump(turn)
@@ -654,7 +654,7 @@ class Engine:
 
     def _commit(self, turn: Turn) -> None:
         """Streams write what they hold; the same goes for them."""
-        streams, turn.streams = turn.streams, []
+        streams, turn.streams, turn.has_relaxed = turn.streams, [], False
         if len(streams) == 1:
             streams[0].dirty = False
             self.commit.commit(streams[0])

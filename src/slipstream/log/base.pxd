@@ -58,7 +58,8 @@ cdef class Log:
     cpdef void count_into(self, Counts counts) except *
     cpdef Py_ssize_t unwritten(self) except -1
     cpdef object prepare_sync(self, SyncBatch instead_of=*)
-    cpdef SyncBatch carry(self, EntryCopies _copies)
+    cpdef bint carry(self, EntryCopies _copies) except -1
+    cpdef void finish_carried(self, object error) except *
     cpdef void finish_sync(self, SyncBatch batch) except *
     cpdef bint owes_removals(self) except -1
     @cython.locals(block=Block, ids=Column, i=Py_ssize_t, id="unsigned int", size="unsigned long long")

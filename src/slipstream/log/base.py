@@ -128,11 +128,16 @@ class Log:
         """
         raise NotImplementedError
 
-    def carry(self, _copies: "EntryCopies") -> SyncBatch | None:
-        """A batch as of `prepare_sync`, which is not run: it does nothing but append a few bytes,
-        and the next entry of the commit log has a copy of these. None, and nothing has happened,
-        for any other one."""
-        return None
+    def carry(self, _copies: "EntryCopies") -> bool:
+        """Have the next entry of the commit log have a copy of what the next batch would have
+        appended, if that is a few bytes and all that the batch would do; False, and nothing has
+        happened, if not. `finish_carried` follows."""
+        return False
+
+    def finish_carried(self, error: Exception | None) -> None:
+        """Take note that the entry is durable, or why not; raises `StorageError` then, which is
+        final."""
+        raise NotImplementedError
 
     def finish_sync(self, batch: SyncBatch) -> None:
         """Take note that `batch` has run; raises `StorageError` if it failed, which is final."""

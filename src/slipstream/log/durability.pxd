@@ -13,11 +13,9 @@ cdef class SyncBatch:
     cdef public object unlinked
     cdef public object jobs
     cdef public object references
-    cdef object _only
     cdef object _disk
     cdef list _files
     cdef object _directories
     cdef public object names
 
-    cpdef void begin_again(self, object segment, unsigned long long last_seq) except *
     cpdef void take_over(self, SyncBatch earlier) except *

@@ -116,7 +116,6 @@ class SyncBatch:
         self.unlinked: Sequence[str] = ()  # files that were removed, durably then
         self.jobs: Sequence[Job] = ()  # they may begin then
         self.references: Sequence[Reference] = ()  # to what it has put into segments
-        self._only: Segment | None = None  # of these, if it has begun again for that one
         self._disk = disk
         self._files = files
         self._directories = directories  # in which something was created or removed
@@ -132,17 +131,6 @@ class SyncBatch:
         self.unlinked = [*earlier.unlinked, *self.unlinked]
         self.jobs = [*earlier.jobs, *self.jobs]
         self.references = [*earlier.references, *self.references]
-
-    def begin_again(self, segment: "Segment", last_seq: int) -> None:
-        """Be another batch of the same log, which is finished with this one: it does nothing but
-        append to `segment`."""
-        self.error = None
-        self.last_seq = last_seq
-        if self._only is not segment:
-            assert segment.file is not None
-            self._only = segment
-            self.segments = [segment]
-            self._files = [segment.file]
 
     def give_names(self) -> None:
         """Have files their names; once more does no harm. Blocks; raises OSError."""

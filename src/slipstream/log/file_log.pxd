@@ -2,6 +2,7 @@ import cython
 
 from slipstream.log.base cimport Block, Log
 from slipstream.log.columns cimport Column
+from slipstream.log.counts cimport Counts
 from slipstream.log.durability cimport SyncBatch
 from slipstream.log.record cimport Record, encode, encode_number
 from slipstream.log.segment cimport Segment
@@ -38,8 +39,7 @@ cdef class FileLog(Log):
     cdef public unsigned long long stream_created
     cdef public str failed
     cdef list _batches
-    cdef SyncBatch _carried
-    cdef bint _carries
+    cdef Segment _carried
     cdef bint _written
     cdef bint _end_due
     cdef public bint dir_dirty
@@ -59,6 +59,9 @@ cdef class FileLog(Log):
     cdef unsigned long long _durable_base, _claimed_base, _proven_base, _closed_base
     cdef Py_ssize_t _durable_at, _claimed_at, _proven_at, _closed_at
     cdef unsigned long long _durable_first
+    cdef unsigned long long _carried_seq, _carried_first, _carried_base, _carried_proves_base
+    cdef Py_ssize_t _carried_at, _carried_proves_at
+    cdef Counts _carried_counts
 
     cdef public str directory
     cdef public object disk
@@ -111,8 +114,10 @@ cdef class FileLog(Log):
     @cython.locals(start=Py_ssize_t)
     cdef object _reference(self, Segment segment, unsigned long long last_seq)
     cdef void _note(self, SyncBatch batch) except *
-    @cython.locals(segment=Segment, changed=bint, size=Py_ssize_t, batch=SyncBatch)
-    cpdef SyncBatch carry(self, EntryCopies copies)
+    @cython.locals(segment=Segment, changed=bint, size=Py_ssize_t)
+    cpdef bint carry(self, EntryCopies copies) except -1
+    @cython.locals(segment=Segment, durable=Counts)
+    cpdef void finish_carried(self, object error) except *
     @cython.locals(at=Py_ssize_t, data=bytes, copy=SegmentCopy)
     cdef void _put_copy(self, Segment segment, EntryCopies copies) except *
     cpdef void hand_over(self) except *
@@ -123,7 +128,7 @@ cdef class FileLog(Log):
     cdef bint _tell_removed(self) except -1
     @cython.locals(oldest="unsigned long long", emptied=list)
     cdef list _take_emptied(self, bint told)
-    @cython.locals(segment=Segment, is_carried=bint)
+    @cython.locals(segment=Segment)
     cpdef void finish_sync(self, SyncBatch batch) except *
     @cython.locals(segment=Segment)
     cdef void _finish_files(self, SyncBatch batch) except *

@@ -27,6 +27,7 @@ from slipstream.log.block_cache import BlockCache
 from slipstream.log.cold import ColdError
 from slipstream.log.columns import GONE, Column
 from slipstream.log.compaction import Compactor, Going, Neighbours
+from slipstream.log.counts import Counts
 from slipstream.log.disk import Disk, File
 from slipstream.log.durability import Job, Lost, SyncBatch, is_final
 from slipstream.log.end_record import Copies, EndJob, EndRecord
@@ -112,9 +113,12 @@ class FileLog(Log):
         self._sparse = self.compactor.sparse  # its list
         self._jobs: list[Job] = []
         self._footers: list[Job] = []  # of segments that are not synced yet
-        self._batches: list[SyncBatch] = []  # prepared and not finished, in order, behind ...
-        self._carried: SyncBatch | None = None  # ... that of which the commit log has copies ...
-        self._carries = False  # ... if there is one: each takes the place of the one before
+        self._batches: list[SyncBatch] = []  # prepared and not finished, in order
+        self._carried: Segment | None = None  # of which an entry under way has a copy, and ...
+        self._carried_seq = self._carried_first = 0  # ... what is durable with that, as of ...
+        self._carried_base = self._carried_at = 0  # ... a batch: see `SyncBatch`
+        self._carried_proves_base = self._carried_proves_at = 0
+        self._carried_counts = Counts()
         self.dir_dirty = False  # names in it have changed
         self.unsynced_above: list[str] = []  # directories that the first batch makes durable
         self._written = False  # something was handed over that is not synced yet
@@ -381,7 +385,7 @@ class FileLog(Log):
         try:
             for file, path in self._names:
                 file.rename(path)
-            for batch in self._under_way():
+            for batch in self._batches:
                 batch.give_names()
         except OSError as error:
             self._fail(error)
@@ -628,15 +632,12 @@ class FileLog(Log):
             batch.end_base, batch.end_at = self._active.base, self._active.records_end
         batch.proves_base, batch.proves_at = self._claimed_base, self._claimed_at
         batch.first_seq = self.first_seq
-        if batch.counts is None:
-            batch.counts = self.counts()
-        else:
-            self.count_into(batch.counts)
+        batch.counts = self.counts()
 
-    def carry(self, copies: EntryCopies) -> SyncBatch | None:
+    def carry(self, copies: EntryCopies) -> bool:
         segment = self._active
         if segment is None or not self._may_be_carried(segment):
-            return None
+            return False
         changed = self._has_changed()
         size = segment.records_end - segment.referred + COMMIT_SIZE
         if changed:
@@ -644,24 +645,23 @@ class FileLog(Log):
         if segment.copy is None:
             segment.copy = SegmentCopy(self, segment)
         if size > COPIED_MAX or not copies.has_room(segment.copy, size):
-            return None
+            return False
         try:
             if changed and not self._write_controls(segment):
-                return None
+                return False
             self._put_commit(segment)
         except StorageError:
-            return None  # `failed` says why
+            return False  # `failed` says why
         self._put_copy(segment, copies)
         if self.looks_ahead:
             self._look_ahead()
         segment.pin()
-        batch = self._carried
-        if batch is None:
-            batch = self._carried = SyncBatch(self.disk, [], (), 0)
-        batch.begin_again(segment, self.last_seq)
-        self._note(batch)
-        self._carries = True
-        return batch
+        self._carried = segment
+        self._carried_seq, self._carried_first = self.last_seq, self.first_seq
+        self._carried_base, self._carried_at = segment.base, segment.records_end
+        self._carried_proves_base, self._carried_proves_at = self._claimed_base, self._claimed_at
+        self.count_into(self._carried_counts)
+        return True
 
     def _put_copy(self, segment: Segment, copies: EntryCopies) -> None:
         """Have the commit log have what was appended since the last batch. The segment's file is
@@ -684,7 +684,7 @@ class FileLog(Log):
             return False
         if segment.records_end == segment.referred and not self._has_changed():
             return False
-        if self._carries or self._batches:
+        if self._carried is not None or self._batches:
             return False
         # Footers wait with the segments that they are of, names with their directory.
         if self.dir_dirty or self._unsynced or self._emptied or self._sparse:
@@ -720,11 +720,7 @@ class FileLog(Log):
         return [s for s in emptied if told or s.base < oldest]
 
     def finish_sync(self, batch: SyncBatch) -> None:
-        is_carried = self._carries and batch is self._carried
-        if is_carried:
-            self._carries = False
-        else:
-            self._batches = [other for other in self._batches if other is not batch]
+        self._batches = [other for other in self._batches if other is not batch]
         for segment in batch.segments:
             segment.unpin()
         if batch.error is not None or self.failed:
@@ -733,9 +729,8 @@ class FileLog(Log):
         self._is_durable_to(batch.end_base, batch.end_at)
         self._is_proven_to(batch.proves_base, batch.proves_at)
         self._durable_first = max(self._durable_first, batch.first_seq)
-        self.durable_counts, batch.counts = batch.counts, self.durable_counts
-        if not is_carried:  # else there is nothing more to it
-            self._finish_files(batch)
+        self.durable_counts = batch.counts
+        self._finish_files(batch)
         self.keep_end_later()
         if self._end_due or batch.emptied:
             self._end_due = False
@@ -752,10 +747,22 @@ class FileLog(Log):
             if segment.copy is not None:
                 segment.copy.retire()
 
-    def _under_way(self) -> list[SyncBatch]:
-        """The batches that were prepared and are not finished, in order."""
-        carried = [self._carried] if self._carries and self._carried is not None else []
-        return [*carried, *self._batches]
+    def finish_carried(self, error: Exception | None) -> None:
+        segment, self._carried = self._carried, None
+        assert segment is not None
+        segment.unpin()
+        if error is not None or self.failed:
+            self._fail(error or OSError(self.failed))
+        self.durable_seq = max(self.durable_seq, self._carried_seq)
+        self._is_durable_to(self._carried_base, self._carried_at)
+        self._is_proven_to(self._carried_proves_base, self._carried_proves_at)
+        self._durable_first = max(self._durable_first, self._carried_first)
+        durable, self._carried_counts = self._carried_counts, self.durable_counts or Counts()
+        self.durable_counts = durable
+        self.keep_end_later()
+        if self._end_due:
+            self._end_due = False
+            self._keep_end(True, [])
 
     def _is_durable_to(self, base: _int, at: _int) -> None:
         if _is_before(self._durable_base, self._durable_at, base, at):
@@ -1065,7 +1072,9 @@ class FileLog(Log):
         self._write_controls(active)
         self._put_commit(active)
         self._write_out()
-        waiting = [*self._unsynced, *(one for batch in self._under_way() for one in batch.segments)]
+        waiting = [*self._unsynced, *(one for batch in self._batches for one in batch.segments)]
+        if self._carried is not None:
+            waiting.append(self._carried)
         files = [self.reader.file_of(one) for one in (*waiting, segment, active)]
         self._sync_at_once(files)
         # All that is appended so far is durable now.
@@ -1086,7 +1095,7 @@ class FileLog(Log):
                 self.disk.sync_dir(self.directory)
         except OSError as error:
             self._fail(error)
-        for batch in self._under_way():
+        for batch in self._batches:
             if batch.error is not None:
                 self._fail(batch.error)
 
@@ -1116,7 +1125,9 @@ class FileLog(Log):
                 self._close_active(self.last_seq + 1)
             self.hand_over()
             self.prepare_sync()
-            for batch in self._under_way():  # also what is on its way, or waits for its interval
+            if self._carried is not None:
+                self._sync_carried(self._carried)
+            for batch in list(self._batches):  # also what is on its way, or waits for its interval
                 batch.run()
                 self.finish_sync(batch)
             self.do_jobs()
@@ -1127,12 +1138,22 @@ class FileLog(Log):
                 self._spare.discard()
         self._release()
 
+    def _sync_carried(self, segment: Segment) -> None:
+        """Blocks. The entry that has a copy of a segment is not waited for."""
+        assert segment.file is not None
+        failed: OSError | None = None
+        try:
+            segment.file.sync()
+        except OSError as error:
+            failed = error
+        self.finish_carried(failed)
+
     def _release(self) -> None:
         self.looks_ahead = False
         if self._spare is not None and self._spare.file is not None:
             self._spare.file.close()
         self._spare = None
-        emptied = [segment for batch in self._under_way() for segment in batch.emptied]
+        emptied = [segment for batch in self._batches for segment in batch.emptied]
         for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.file is not None:
                 segment.file.close()
@@ -1141,7 +1162,7 @@ class FileLog(Log):
     def delete(self) -> None:
         for segment in self.blocks:
             self.reader.forget(segment)
-        emptied = [segment for batch in self._under_way() for segment in batch.emptied]
+        emptied = [segment for batch in self._batches for segment in batch.emptied]
         for segment in [*self.blocks, *self._emptied, *emptied]:
             if segment.copy is not None:
                 segment.copy.retire()

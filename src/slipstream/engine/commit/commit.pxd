@@ -1,6 +1,5 @@
 import cython
 
-from slipstream.log.durability cimport SyncBatch
 from slipstream.log.segment_bytes cimport EntryCopies
 
 
@@ -17,7 +16,8 @@ cdef class Committed:
     cpdef void mark_dirty(self) except *
     cpdef Py_ssize_t unwritten(self) except -1
     cpdef object prepare_sync(self, object instead_of=*)
-    cpdef SyncBatch carry(self, EntryCopies copies)
+    cpdef bint carry(self, EntryCopies copies) except -1
+    cpdef void carried(self, object error) except *
     cpdef void synced(self, object batch) except *
 
 
@@ -37,11 +37,9 @@ cdef class BatchJob:
 
 cdef class Carried:
     cdef Commit _commit
-    cdef list _streams
-    cdef list _batches
+    cdef public list streams
 
-    cpdef void add(self, Committed stream, SyncBatch batch) except *
-    @cython.locals(i=Py_ssize_t, batch=SyncBatch)
+    @cython.locals(stream=Committed)
     cpdef ended(self, object error)
 
 
@@ -54,14 +52,15 @@ cdef class Commit:
     cdef object _timers
     cdef long long _sync_interval
 
-    @cython.locals(shared=Shared, stream=Committed, batch=SyncBatch, copies=EntryCopies, carried=Carried)
+    @cython.locals(shared=Shared, stream=Committed, copies=EntryCopies, carried=Carried)
     cpdef commit_all(self, object streams)
-    @cython.locals(batch=SyncBatch)
-    cdef SyncBatch _carry(self, Committed stream, EntryCopies copies)
+    cdef bint _carry(self, Committed stream, EntryCopies copies) except -1
     cdef bint _may_wait(self) except -1
     cdef BatchJob _own(self, Committed stream, object batch, Py_ssize_t size, long long since)
     @cython.locals(size=Py_ssize_t, since="long long", job=BatchJob)
     cpdef void commit(self, Committed stream) except *
     cdef bint _may_queue(self, Committed stream, Py_ssize_t size) except -1
     cpdef void finished(self, Committed stream, object batch) except *
+    cpdef void carried(self, Committed stream, object error) except *
+    cdef void _commit_again(self, Committed stream) except *
     cdef void _sync_later(self, Committed stream, object batch, bint is_first) except *

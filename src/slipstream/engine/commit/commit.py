@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from slipstream.engine.loop.timers import Timers
 from slipstream.log.cold import ColdError, FetchJob
-from slipstream.log.durability import Done, Job, SyncBatch
+from slipstream.log.durability import Done, Job
 from slipstream.log.segment_bytes import EntryCopies
 
 QUEUED_BYTES_MIN = 1024 * 1024  # below this, what waits for a batch under way goes on gathering
@@ -97,9 +97,14 @@ class Committed:
         """The batch that makes durable all that was stored so far; None if there is nothing."""
         raise NotImplementedError
 
-    def carry(self, copies: EntryCopies) -> SyncBatch | None:
-        """A batch as of `prepare_sync`, which the next entry of the commit log has a copy of, and
-        which is not to be run; None, and nothing has happened, if it needs a sync of its own."""
+    def carry(self, copies: EntryCopies) -> bool:
+        """Have the next entry of the commit log have a copy of what was stored since the last
+        batch, instead of a batch; False, and nothing has happened, if that needs a sync of its
+        own. `carried` follows."""
+        raise NotImplementedError
+
+    def carried(self, error: Exception | None) -> None:
+        """The entry with the copy has reached the disk or failed to."""
         raise NotImplementedError
 
     def synced(self, batch: Any) -> None:
@@ -153,27 +158,19 @@ class BatchJob:
 
 
 class Carried:
-    """Batches of streams that one entry of the commit log has copies of."""
+    """Streams of which one entry of the commit log has copies."""
 
     def __init__(self, commit: "Commit") -> None:
         self._commit = commit
-        self._streams: list[Committed] = []
-        self._batches: list[SyncBatch] = []  # of these
-
-    def add(self, stream: Committed, batch: SyncBatch) -> None:
-        """The entry will have one more."""
-        self._streams.append(stream)
-        self._batches.append(batch)
+        self.streams: list[Committed] = []
 
     def ended(self, error: Exception | None) -> None:
         """The entry is durable, or cannot be. Each stream is told, also if one of them raises; the
         first exception follows then."""
         raised: Exception | None = None
-        for i in range(len(self._streams)):
-            batch = self._batches[i]
-            batch.error = error
+        for stream in self.streams:
             try:
-                self._commit.finished(self._streams[i], batch)
+                self._commit.carried(stream, error)
             except Exception as one:
                 raised = raised or one
         if raised is not None:
@@ -220,16 +217,14 @@ class Commit:
                 if stream is shared:
                     has_changes = True
                     continue
-                batch = None if copies is None else self._carry(stream, copies)
-                if batch is None:
-                    if copies is not None and copies.lacks_room and self._may_wait():
-                        self._waiting[stream] = None
-                    else:
-                        self.commit(stream)
-                    continue
-                if carried is None:
-                    carried = Carried(self)
-                carried.add(stream, batch)
+                if copies is not None and self._carry(stream, copies):
+                    if carried is None:
+                        carried = Carried(self)
+                    carried.streams.append(stream)
+                elif copies is not None and copies.lacks_room and self._may_wait():
+                    self._waiting[stream] = None
+                else:
+                    self.commit(stream)
         finally:
             if shared is not None and carried is not None:
                 shared.when_carried(carried.ended)
@@ -239,16 +234,16 @@ class Commit:
             elif shared is not None and copies is not None and shared.copies() is None:
                 shared.mark_dirty()  # it has failed meanwhile: who waits for it is told
 
-    def _carry(self, stream: Committed, copies: EntryCopies) -> SyncBatch | None:
-        """The next batch of a stream, if the commit log carries it."""
+    def _carry(self, stream: Committed, copies: EntryCopies) -> bool:
+        """Whether the next entry of the commit log carries what would be a stream's next batch."""
         copies.lacks_room = False
         if stream.under_way or stream.held or stream.lazy is not None:
-            return None
-        batch = stream.carry(copies)
-        if batch is not None:
-            stream.under_way = 1
-            stream.since = 0
-        return batch
+            return False
+        if not stream.carry(copies):
+            return False
+        stream.under_way = 1
+        stream.since = 0
+        return True
 
     def _may_wait(self) -> bool:
         """Whether a stream may wait for room for copies, instead of one more sync of its own."""
@@ -304,8 +299,23 @@ class Commit:
             stream.synced(batch)
         finally:  # whatever befalls one who waited, the next batch follows
             if stream.again:
-                stream.again = False
-                stream.mark_dirty()
+                self._commit_again(stream)
+
+    def carried(self, stream: Committed, error: Exception | None) -> None:
+        """The entry that has a copy instead of a stream's batch has run: the same."""
+        stream.under_way -= 1
+        assert stream.under_way >= 0, "a copy was finished twice"
+        if stream.is_closed():
+            return
+        try:
+            stream.carried(error)
+        finally:
+            if stream.again:
+                self._commit_again(stream)
+
+    def _commit_again(self, stream: Committed) -> None:
+        stream.again = False
+        stream.mark_dirty()
 
     def _sync_later(self, stream: Committed, batch: Batch, is_first: bool) -> None:
         """With relaxed durability: acknowledged already, written soon, synced now and then."""
@@ -342,8 +352,7 @@ class Commit:
         """What the stream stored meanwhile may follow."""
         stream.held = False
         if stream.again and not stream.is_closed():
-            stream.again = False
-            stream.mark_dirty()
+            self._commit_again(stream)
 
     def hasten(self, stream: Committed) -> None:
         """With relaxed durability: sync now what was to be synced later."""

@@ -238,8 +238,9 @@ class StateCommit(Shared):
         """Bytes of the next entry, at the most."""
         return self.log.unwritten()
 
-    def carry(self, _copies: EntryCopies) -> None:
+    def carry(self, _copies: EntryCopies) -> bool:
         """An entry is not carried."""
+        return False
 
     def prepare_sync(self, instead_of: Any = None) -> EntryBatch | None:
         """The next entry; None if there is nothing to say, or a checkpoint has to end first."""

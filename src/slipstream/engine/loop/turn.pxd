@@ -1,6 +1,7 @@
 cdef class Turn:
     cdef public list sessions
     cdef public list streams
+    cdef public bint has_relaxed
     cdef public list ready
     cdef public object parked
     cdef public object laden

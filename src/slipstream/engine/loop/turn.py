@@ -43,7 +43,8 @@ class Turn:
 
     def __init__(self) -> None:
         self.sessions: list[Any] = []  # ClientSession with output
-        self.streams: list[Any] = []  # Stream with something to commit
+        self.streams: list[Any] = []  # Committed with something to commit
+        self.has_relaxed = False  # whether one of them acknowledges before it is synced
         self.ready: list[Pumped] = []
         self.parked: deque[Any] = deque()  # ClientSession with frames to act on in the next round
         self.laden: deque[Any] = deque()  # ClientSession with large messages, for the next rounds

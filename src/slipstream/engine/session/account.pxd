@@ -2,6 +2,7 @@ import cython
 
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.session.routing cimport Receiver, Route, Service, Shared, SharedGroup, Subscription
+from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.patterns cimport PatternTrie
 from slipstream.wire.prefix_cache cimport PrefixCache
 
@@ -28,6 +29,7 @@ cdef class Account:
     cdef PrefixCache _routes
     cdef dict _watchers
     cdef PatternTrie _watched
+    cdef OutBuffer _text
     cdef Inbound _own
 
     @cython.locals(found=Route)
@@ -37,6 +39,8 @@ cdef class Account:
     @cython.locals(route=Route)
     cpdef int publish(self, Inbound message) except -1
     cpdef int deliver(self, bytes destination, Inbound message) except -1
+    @cython.locals(out=OutBuffer, message=Inbound)
+    cpdef void acknowledge(self, bytes reply, bytes head, unsigned long long seq, bytes end) except *
     @cython.locals(subscription=Subscription, service=Service, count=int, receiver=Receiver, group=list)
     cpdef int dispatch(self, Route route, Inbound message) except -1
     @cython.locals(subscription=Subscription, n=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t)

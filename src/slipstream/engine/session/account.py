@@ -20,6 +20,7 @@ from slipstream.engine.session.routing import (
     SharedGroup,
     Subscription,
 )
+from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.prefix_cache import PrefixCache
 
@@ -54,7 +55,9 @@ class Account:
         self._routes = PrefixCache(ROUTES_KEPT_MAX)
         self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
         self._watched = PatternTrie()  # the subjects of these, by themselves
-        self._own = Inbound()
+        # For acknowledgements: one for all streams, so that it stays in the processor's caches.
+        self._text = OutBuffer()
+        self._own: Inbound | None = Inbound()  # None while it is on its way
 
     # -- interest ------------------------------------------------------------------------------
 
@@ -232,6 +235,25 @@ class Account:
     def send(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> _int:
         """Publish a message of the engine's own; how many got it."""
         return self.publish(Inbound(subject, reply, header, body))
+
+    def acknowledge(self, reply: bytes, head: bytes, seq: _int, end: bytes) -> None:
+        """Publish a stream's acknowledgement to `reply`: `end`, behind `head` and the sequence if
+        there is one."""
+        out = self._text
+        if head:
+            out.put(head)
+            out.put_int(seq)
+        out.put(end)
+        message, self._own = self._own, None
+        if message is None:  # somebody who hears of an acknowledgement has another one sent
+            message = Inbound()
+        message.subject = reply
+        message.data = out.take()
+        message.end = len(message.data)
+        try:
+            self.dispatch(self.route(reply), message)
+        finally:
+            self._own = message
 
     def dispatch(self, route: Route, message: Inbound) -> _int:
         """Give `message` to everyone on `route`."""

@@ -10,13 +10,12 @@ from slipstream.engine.stream.counters cimport Totals
 from slipstream.engine.stream.ingest_checks cimport Verdict, check_headers, remove_request_info
 from slipstream.engine.stream.promises cimport Promises
 from slipstream.engine.session.message cimport Inbound
-from slipstream.engine.session.routing cimport Route, Service
+from slipstream.engine.session.routing cimport Service
 from slipstream.engine.loop.turn cimport Turn
 from slipstream.log.base cimport Log
 from slipstream.log.durability cimport SyncBatch
 from slipstream.log.segment_bytes cimport EntryCopies
 from slipstream.log.record cimport Record
-from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.headers cimport count_prefix, find
 from slipstream.wire.patterns cimport PatternTrie
 
@@ -69,8 +68,6 @@ cdef class Stream(Service):
     cdef public object letters
     cdef object _end_timer
     cdef bytes _ack_head
-    cdef OutBuffer _scratch
-    cdef Inbound _reply
 
     cdef public object js
     cdef public object engine
@@ -117,16 +114,17 @@ cdef class Stream(Service):
     @cython.locals(seq="unsigned long long", id="long long")
     cpdef void enforce_limits(self, bytes subject) except *
     cpdef object prepare_sync(self, SyncBatch instead_of=*)
-    @cython.locals(batch=SyncBatch)
-    cpdef SyncBatch carry(self, EntryCopies copies)
+    cpdef bint carry(self, EntryCopies copies) except -1
     cpdef void synced(self, SyncBatch batch) except *
+    cpdef void carried(self, object error) except *
+    cdef void _tell(self, bint was_batch) except *
     cpdef run_jobs(self)
     @cython.locals(durable="unsigned long long", acks=Promises)
     cdef void _release_acks(self) except *
     cdef void _remember(self, bytes message_id, unsigned long long seq) except *
     cpdef watch_ids(self)
     cdef void _promise(self, bytes reply, unsigned long long seq, bytes end) except *
-    @cython.locals(out=OutBuffer, message=Inbound, route=Route)
+    @cython.locals(head=bytes)
     cdef void _ack(self, bytes reply, unsigned long long seq, bytes end) except *
     @cython.locals(seq="unsigned long long", last="unsigned long long", count="unsigned long long")
     cdef void _announce(self) except *

@@ -46,7 +46,6 @@ from slipstream.log.record import Record
 from slipstream.log.segment_bytes import EntryCopies
 from slipstream.model.error_codes import ErrorCode
 from slipstream.model.header_fields import NATS_BATCH_ID, NATS_MSG_ID, NATS_PREFIX
-from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.headers import count_prefix, find
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.transforms import Transform
@@ -103,8 +102,11 @@ class CommittedStream(Committed):
     def prepare_sync(self, instead_of: Any = None) -> SyncBatch | None:
         return self.stream.prepare_sync(instead_of)
 
-    def carry(self, copies: EntryCopies) -> SyncBatch | None:
+    def carry(self, copies: EntryCopies) -> bool:
         return self.stream.carry(copies)
+
+    def carried(self, error: Exception | None) -> None:
+        self.stream.carried(error)
 
     def synced(self, batch: Any) -> None:
         self.stream.synced(batch)
@@ -166,8 +168,6 @@ class Stream(Service):
         self._fresh: list[Any] | None = None  # (sequence, subject) stored while somebody does
         self._front_moved = False
         self._ack_head = js.ack_head(config.name)
-        self._scratch = OutBuffer()
-        self._reply = Inbound()
         self._record = Record()
         self._age_timer: Any = None
         self._dedupe_timer: Any = None
@@ -477,6 +477,8 @@ class Stream(Service):
         if self._counts:
             self.report_use()
         committed = self.committed
+        if self.ack_at_once:
+            self.turn.has_relaxed = True
         if not committed.dirty and not self.closed:
             committed.dirty = True
             committed.since = committed.since or self.clock.now
@@ -550,6 +552,7 @@ class Stream(Service):
         self.ack_at_once = relaxed and not self.committed.held
         if not self.ack_at_once:
             return
+        self.turn.has_relaxed = True
         acks = self._acks
         while acks.take(self.log.last_seq):
             self._ack(acks.reply, acks.seq, acks.end)
@@ -574,17 +577,9 @@ class Stream(Service):
         self.account.send(reply, b"", b"", self.js.refusal(self.name, error))
 
     def _ack(self, reply: bytes, seq: _int, end: bytes) -> None:
-        out = self._scratch
-        if end[0] != char.BRACE:  # else it is all there is to say, and begins with a brace
-            out.put(self._ack_head)
-            out.put_int(seq)
-        out.put(end)
-        message = self._reply
-        message.subject = reply
-        message.data = out.take()
-        message.end = len(message.data)
-        route = self.account.route(reply)
-        self.account.dispatch(route, message)
+        # If the end is all there is to say, it begins with a brace.
+        head = self._ack_head if end[0] != char.BRACE else b""
+        self.account.acknowledge(reply, head, seq, end)
 
     def when_durable(self, done: Callable[[StorageError | None], None]) -> None:
         """Call `done` once all that was stored and removed so far survives a crash, or with the
@@ -661,28 +656,26 @@ class Stream(Service):
         if batch is not None and instead_of is None:
             self._prepared += 1
         if self._changed:
-            self._cover_changes(batch)
+            self._cover_changes(batch is not None, batch is not None and batch.error is not None)
         return batch
 
-    def carry(self, copies: EntryCopies) -> SyncBatch | None:
-        """A batch as of `prepare_sync`, which the next entry of the commit log has a copy of; None,
-        and nothing has happened, if it needs a sync of its own."""
-        if self.closed or self.ack_at_once:
-            return None
-        batch = self.log.carry(copies)
-        if batch is None:
-            return None
+    def carry(self, copies: EntryCopies) -> bool:
+        """Have the next entry of the commit log have a copy of what would be the next batch, and
+        count it as one; False, and nothing has happened, if that needs a sync of its own."""
+        if self.closed or self.ack_at_once or not self.log.carry(copies):
+            return False
         self._prepared += 1
         if self._changed:
-            self._cover_changes(batch)
-        return batch
+            self._cover_changes(True, False)
+        return True
 
-    def _cover_changes(self, batch: SyncBatch | None) -> None:
-        """Have callbacks that wait for a change called when `batch` is done, if that covers it."""
+    def _cover_changes(self, is_batch: bool, has_failed: bool) -> None:
+        """Have callbacks that wait for a change called when the last batch is done, if that covers
+        it; there may be none, or one that has failed already."""
         changed, self._changed = self._changed or [], None
-        if not self.log.owes_removals() or (batch is not None and batch.error is not None):
+        if has_failed or not self.log.owes_removals():
             self._cover(changed)
-        elif batch is None:  # else files that go with it may leave the space that is missing
+        elif not is_batch:  # else files that go with it may leave the space that is missing
             error = DiskFullError(
                 "no space left on the disk to record what was removed: a crash may bring it"
                 " back; free some and ask again"
@@ -711,11 +704,24 @@ class Stream(Service):
                     self.js.state.refer(batch.references)
             except StorageError as error:
                 self.fail(str(error))
+        self._tell(batch is not None)
+
+    def carried(self, error: Exception | None) -> None:
+        """The entry that has a copy instead of a batch has reached the disk, or failed to."""
+        self._finished += 1
+        try:
+            self.log.finish_carried(error)
+        except StorageError as failure:
+            self.fail(str(failure))
+        self._tell(True)
+
+    def _tell(self, was_batch: bool) -> None:
+        """Tell all who wait what has become durable."""
         self._release_acks()
         while self._covered and self._covered[0][0] <= self._finished:
             call_all(self._covered.pop(0)[1], None)
             self._covered = self._covered or None
-        if self._changed and batch is not None:
+        if self._changed and was_batch:
             self.mark_dirty()
         if self.letters is not None:
             self.letters.synced()
