@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.log import direct_write, os_file
-from slipstream.log.disk import OsDisk
+from slipstream.log.disk import OsDisk, replace_file
 from tests.plain_twin import plain_twin
 
 
@@ -208,6 +208,36 @@ def test_both_builds_write_many_files_as_they_write_one(module: Any, pieces: lis
         assert failed.count(errno.EBADF) == 1
         for file, data in zip(files, pieces, strict=True):
             assert file.read() == data + bytes(-len(data) % module.BLOCK)
+
+
+@pytest.mark.parametrize("module", [direct_write, plain_twin("slipstream.log.direct_write")])
+def test_both_builds_replace_a_small_file(module: Any, tmp_path: Path) -> None:
+    path, staged = str(tmp_path / "m\u00e9ta.0"), str(tmp_path / "meta.0.new")
+    for content in (b"first", b"", b"x" * 100_000, b"last"):
+        module.replace(path, staged, content)
+        assert Path(path).read_bytes() == content
+        assert os.stat(path).st_mode & 0o777 == 0o600
+    assert not os.path.exists(staged)
+    (tmp_path / "directory" / "file").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        module.replace(str(tmp_path / "directory"), staged, b"content")
+    with pytest.raises(FileNotFoundError):
+        module.replace(str(tmp_path / "none" / "meta"), str(tmp_path / "none" / "new"), b"content")
+    with pytest.raises(ValueError, match="null"):
+        module.replace(path + "\0", staged, b"content")
+    assert Path(path).read_bytes() == b"last"
+
+
+def test_a_file_is_replaced_in_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
+    disk = OsDisk()
+    path = str(tmp_path / "stream" / "obs" / "c" / "meta.0")
+    replace_file(disk, path, b"content")
+    assert disk.read(path) == b"content"
+    os.mkdir(tmp_path / "taken")
+    (tmp_path / "taken" / "inside").write_bytes(b"")
+    with pytest.raises(OSError, match="taken"):
+        replace_file(disk, str(tmp_path / "taken"), b"content")
+    assert disk.list(str(tmp_path)) == ["stream", "taken"]
 
 
 @pytest.mark.parametrize("size", [1, 5_000, 20_000, 70_000])

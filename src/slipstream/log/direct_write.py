@@ -1,4 +1,4 @@
-"""Writing a batch in whole blocks, past the page cache.
+"""Writing a batch in whole blocks, past the page cache; and small files.
 
 The compiled build replaces this module by `direct_write.pyx`, which copies and writes without the
 interpreter: a thread that comes back to it between two writes waits for the thread that runs there,
@@ -38,6 +38,18 @@ def write_blocks(fd: int, buffer: mmap.mmap, parts: list[bytes], tail: bytes, of
     buffer[used:padded] = bytes(padded - used)
     _write_all(fd, buffer, padded, offset)
     return buffer[used - used % BLOCK : used]
+
+
+def replace(path: str, staged: str, content: bytes) -> None:
+    """Have a file hold `content`, which is written to `staged` first, or what it held before.
+    Raises OSError; `staged` may be there then."""
+    with open(staged, "wb", opener=_for_owner) as file:
+        file.write(content)
+    os.replace(staged, path)
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class ManyWrites:

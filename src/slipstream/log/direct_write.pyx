@@ -5,7 +5,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EINTR, errno
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from posix.unistd cimport pwrite
+from libc.stdio cimport rename
+from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, open
+from posix.types cimport mode_t
+from posix.unistd cimport close, pwrite, write
 
 import os
 
@@ -13,6 +16,42 @@ cdef enum:
     BLOCK_BYTES = 4096
 
 BLOCK = BLOCK_BYTES
+
+
+cdef int write_file(const char *path, const char *data, Py_ssize_t size) noexcept nogil:
+    """Have a file hold these bytes alone; 0 or an errno."""
+    cdef int failed = 0
+    cdef Py_ssize_t done = 0, n
+    cdef int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, <mode_t> 0o600)
+    if fd < 0:
+        return errno
+    while done < size and not failed:
+        n = write(fd, data + done, size - done)
+        if n >= 0:
+            done += n
+        elif errno != EINTR:
+            failed = errno
+    if close(fd) and not failed:
+        failed = errno
+    return failed
+
+
+def replace(str path not None, str staged not None, bytes content not None):
+    cdef bytes to = os.fsencode(path)
+    cdef bytes through = os.fsencode(staged)
+    cdef const char *target = to
+    cdef const char *source = through
+    cdef const char *data = PyBytes_AS_STRING(content)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(content)
+    cdef int failed
+    if 0 in to or 0 in through:
+        raise ValueError("embedded null byte")
+    with nogil:
+        failed = write_file(source, data, size)
+        if not failed and rename(source, target):
+            failed = errno
+    if failed:
+        raise OSError(failed, os.strerror(failed), path)
 
 
 cdef struct Part:
