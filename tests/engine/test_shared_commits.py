@@ -241,43 +241,113 @@ class SlowCheckpoints(HandRunner):
             super().start_aside(job)
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["it ends", "the disk refuses it"])
+class Waiting:
+    """A server whose commit log is full while a checkpoint is under way: of its streams 8 have
+    syncs of their own under way, and others wait, each with a message that is not durable."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.runner = SlowCheckpoints()
+        self.driver = Driver(disk, runner=self.runner, log_bytes=40_000).start()
+        self.client = self.driver.client()
+        self.names = [f"S{n}" for n in range(OWN_SYNCS_MAX + 4)]
+        for name in self.names:
+            self.client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
+            self.client.store(f"{name}.x", b"first")
+        assert self.driver.engine.state is not None
+        log = self.driver.engine.state.log
+        while not log.copies.lacks_room:  # both files fill up
+            self.publish()
+        assert len(self.client.take()) % len(self.names) == 0
+        self.runner.hold()
+        self.publish()
+        assert len(self.runner.waiting) == OWN_SYNCS_MAX
+        assert self.is_waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether streams wait for room."""
+        return self.driver.engine.commit.is_waiting
+
+    def publish(self) -> None:
+        """A message to each stream, in one turn."""
+        frames = [encode(f"{name}.x", b"x" * 300, f"_INBOX.t.{name}") for name in self.names]
+        self.client.send(b"".join(frames))
+
+    def run_checkpoints(self) -> None:
+        """Have all of them run and end, and all that waits for the disk."""
+        while self.runner.checkpoints or self.runner.waiting:
+            self.runner.waiting.extend(self.runner.checkpoints)
+            self.runner.checkpoints.clear()
+            while self.runner.step():
+                self.driver.finish()
+
+    def acknowledged(self) -> int:
+        """How many messages have been; none was refused."""
+        answers = [message.json() for message in self.client.take()]
+        assert all("seq" in answer for answer in answers)
+        return len(answers)
+
+
+@pytest.mark.parametrize("trouble", ["", "the disk is full", "there is no memory"])
 def test_while_a_checkpoint_makes_room_few_streams_sync_their_own_and_others_wait(
-    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, fails: bool
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    runner = SlowCheckpoints()
-    driver = Driver(disk, runner=runner, log_bytes=40_000).start()
-    client = driver.client()
-    names = [f"S{n}" for n in range(OWN_SYNCS_MAX + 4)]
-    for name in names:
-        client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
-        client.store(f"{name}.x", b"first")
-    log = driver.engine.state.log
-    publish = b"".join(encode(f"{name}.x", b"x" * 300, f"_INBOX.t.{name}") for name in names)
-    while log.copies.lacks_room is False:  # both files fill up
-        client.send(publish)
-    assert len(client.take()) % len(names) == 0
-    runner.hold()
-    client.send(publish)
-    assert len(runner.waiting) == OWN_SYNCS_MAX
-    assert driver.engine.commit.is_waiting
-    client.send(publish)  # more for all of them
-    assert len(runner.waiting) == OWN_SYNCS_MAX
-    if fails:
-        monkeypatch.setattr(disk, "rename", _refuse)
-    while runner.checkpoints or runner.waiting:
-        runner.waiting.extend(runner.checkpoints)
-        runner.checkpoints.clear()
-        while runner.step():
-            driver.finish()
-    assert not driver.engine.commit.is_waiting
-    answers = [message.json() for message in client.take()]
-    assert len(answers) == 2 * len(names)
-    assert all("seq" in answer for answer in answers)
+    def no_space(_old: str, _new: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def no_memory(_files: Sequence[File]) -> Sequence[OSError | None]:
+        raise MemoryError
+
+    waiting = Waiting(disk)
+    waiting.publish()  # more for all of them
+    assert len(waiting.runner.waiting) == OWN_SYNCS_MAX
+    if trouble == "the disk is full":
+        monkeypatch.setattr(disk, "rename", no_space)
+    elif trouble:
+        monkeypatch.setattr(disk, "flush_all", no_memory)
+    waiting.run_checkpoints()
+    assert not waiting.is_waiting
+    assert waiting.acknowledged() == 2 * len(waiting.names)
 
 
-def _refuse(_old: str, _new: str) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
+def test_what_waits_for_room_is_not_shown(disk: SimulatedDisk) -> None:
+    waiting = Waiting(disk)
+    reader = waiting.driver.client()
+    name = waiting.names[-1]
+    stream = waiting.driver.js.streams[name]
+    assert stream.log.durable_seq < stream.log.last_seq
+    assert not stream.is_settled
+    assert reader.ask(f"$JS.API.STREAM.INFO.{name}", b"") == []
+    waiting.run_checkpoints()
+    (info,) = [answer for one in reader.take() if "state" in (answer := one.json())]
+    assert info["state"]["last_seq"] == stream.log.durable_seq == stream.log.last_seq
+
+
+def test_who_waits_for_room_has_the_next_sync_of_its_own(disk: SimulatedDisk) -> None:
+    waiting = Waiting(disk)
+    for _ in waiting.names:  # what the first ones publish again comes later
+        waiting.runner.step()
+        waiting.runner.step()
+        waiting.driver.finish()
+    assert waiting.acknowledged() == len(waiting.names)
+    assert not waiting.is_waiting
+    assert waiting.runner.checkpoints
+
+
+def test_who_waits_for_room_does_not_wait_for_a_checkpoint_that_ends_unheard(
+    disk: SimulatedDisk,
+) -> None:
+    waiting = Waiting(disk)
+    state = waiting.driver.engine.state
+    assert state is not None
+    for checkpoint in waiting.runner.checkpoints:
+        checkpoint.run()
+    state.apply_all()  # as JetStream ends for an account
+    waiting.driver.finish()
+    while waiting.runner.step():
+        waiting.driver.finish()
+    assert not waiting.is_waiting
+    assert waiting.acknowledged() == len(waiting.names)
 
 
 def test_what_was_erased_is_not_written_once_more(disk: SimulatedDisk) -> None:

@@ -927,10 +927,22 @@ class Checkpoint:
 
     def run(self) -> None:
         """Do it. Blocks. Never raises."""
-        self.flush()
-        while self.apply_next():
-            pass
-        self.sync()
+        try:
+            self.flush()
+            while self.apply_next():
+                pass
+            self.sync()
+        except Exception as error:  # such as for want of memory
+            self._refuse_rest(error)
+
+    def _refuse_rest(self, error: Exception) -> None:
+        """Leave what was not synced to the next checkpoint."""
+        self.error = error
+        for change in self._applied:
+            change.kept.forgotten(error)
+        self.refused += [*self._applied, *self._changes]
+        self._applied = []
+        self._changes.clear()
 
     def flush(self) -> None:
         """Hand to the system what segments were given, of all of them in one go. Blocks."""

@@ -2,7 +2,7 @@
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from libc.stdio cimport rename
@@ -278,7 +278,7 @@ cdef Py_ssize_t write_some(Piece *pieces, Py_ssize_t count, Target *to, unsigned
     for i in range(all.count):
         if all.given[i] == <long long> all.sizes[i]:
             pieces[i].failed = 0
-        elif all.given[i] < 0 and all.given[i] != NOT_BEGUN:
+        elif all.given[i] < 0 and all.given[i] not in (NOT_BEGUN, -EINTR, -EAGAIN):
             pieces[i].failed = <int> -all.given[i]
         else:
             write_alone(&pieces[i], to)

@@ -53,7 +53,10 @@ class Lost:
 
 
 def is_final(error: Exception) -> bool:
-    """Whether a write or sync may have lost something. Without descriptors it was not begun."""
+    """Whether a write or sync may have lost something. Without descriptors or memory it was not
+    begun."""
+    if isinstance(error, MemoryError):
+        return False
     return not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE))
 
 

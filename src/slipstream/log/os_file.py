@@ -108,11 +108,15 @@ class Buffers:
         return found
 
     def take(self) -> mmap.mmap:
-        """`BUFFER_BYTES` that nobody else uses."""
+        """`BUFFER_BYTES` that nobody else uses. Raises MemoryError."""
         try:
             return self._free.pop()
         except IndexError:
+            pass
+        try:
             return mmap.mmap(-1, BUFFER_BYTES)
+        except OSError as error:
+            raise MemoryError(f"no memory for a write: {error}") from error
 
     def give(self, buffer: mmap.mmap) -> None:
         """Back for others."""
@@ -310,7 +314,12 @@ class OsFile:
             self._end()
             return None
         self._taken, self._pending = self._pending, []
-        return self._direct, b"".join((self._tail, *self._taken)), self._flushed - len(self._tail)
+        try:
+            data = b"".join((self._tail, *self._taken))
+        except MemoryError:
+            self.end_flush(b"", errno.EINVAL)
+            return None
+        return self._direct, data, self._flushed - len(self._tail)
 
     def end_flush(self, data: bytes, failed: int) -> bool:
         """`ManyWrites` has written `data`, or has `failed` with an errno; then `flush` says so, or

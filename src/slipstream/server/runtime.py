@@ -251,7 +251,7 @@ class Runtime:
         came_before = -1
         for _ in range(SETTLE_STEPS_MAX):
             came = sum(session.in_msgs for session in self.engine.sessions.values())
-            if came == came_before and not self.disk_thread.batches:
+            if came == came_before and not self._waits_for_commits():
                 break
             came_before = came
             await asyncio.sleep(SETTLE_STEP_SECONDS)
@@ -297,7 +297,10 @@ class Runtime:
             connection.read_on()
 
     def _waits_for_commits(self) -> bool:
-        return self.disk_thread.batches > 0 or self.engine.commit.is_waiting
+        """Whether something that was stored is not durable yet, or will be committed."""
+        engine = self.engine
+        waits = self.disk_thread.batches > 0 or engine.commit.is_waiting
+        return waits or bool(engine.turn.streams)
 
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that

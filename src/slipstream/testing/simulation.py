@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from slipstream.engine.commit.commit import OWN_SYNCS_MAX
 from slipstream.log.commit_entry import HEAD_SIZE
 from slipstream.log.record import FRONT, MESSAGE, SKIP, encode
 from slipstream.log.segment import HEADER_SIZE, decode_header, first_format_salt, scan_records
@@ -100,6 +101,7 @@ class Simulation:
         self.newcomers = Newcomers(Random(seed + 3))
         self._gathering = Random(seed + 4)
         self.looks = Looks(Random(seed + 5))
+        self._own_syncs = Random(seed + 6)
         self.driver = self._begin(BEGIN)
         self._awake_since = BEGIN  # when the server was started last
         self._was_full = False  # whether the disk has been, since then
@@ -165,6 +167,8 @@ class Simulation:
         driver.runner.holds_reads = self.disk.is_cold
         if self.random.random() < 0.5:
             driver.engine.commit.queued_bytes_min = 0  # a second batch follows whatever its size
+        # There are few streams: one that finds no room in the commit log would seldom wait.
+        driver.engine.commit.own_syncs_max = self._own_syncs.choice((0, OWN_SYNCS_MAX))
         return driver
 
     def _create(self) -> Ledger:

@@ -45,6 +45,7 @@ cdef class Carried:
 
 cdef class Commit:
     cdef public Py_ssize_t queued_bytes_min
+    cdef public Py_ssize_t own_syncs_max
     cdef public Shared shared
     cdef public Py_ssize_t own_batches
     cdef dict _waiting
@@ -56,6 +57,8 @@ cdef class Commit:
     cpdef commit_all(self, object streams)
     cdef bint _carry(self, Committed stream, EntryCopies copies) except -1
     cdef bint _may_wait(self) except -1
+    @cython.locals(stream=Committed)
+    cpdef void own_ended(self) except *
     cdef BatchJob _own(self, Committed stream, object batch, Py_ssize_t size, long long since)
     @cython.locals(size=Py_ssize_t, since="long long", job=BatchJob)
     cpdef void commit(self, Committed stream) except *

@@ -72,7 +72,7 @@ class Committed:
     def __init__(self) -> None:
         self.dirty = False  # whether it stands in the turn's list
         self.under_way = 0  # batches begun and not finished
-        self.again = False  # more was stored meanwhile
+        self.again = False  # more was stored meanwhile, or it waits for room in the commit log
         self.held = False  # no batch may begin; see `Commit.hold`
         self.since = 0  # ns since the epoch: the first of what waits for the next batch
         self.lazy: Batch | None = None  # handed to the operating system, to be synced later
@@ -153,7 +153,7 @@ class BatchJob:
 
     def finish(self) -> None:
         """Tell the stream."""
-        self._commit.own_batches -= 1
+        self._commit.own_ended()
         self._commit.finished(self.stream, self.batch)
 
 
@@ -198,6 +198,7 @@ class Commit:
 
     def __init__(self, runner: Runner, timers: Timers, sync_interval: int = 0) -> None:
         self.queued_bytes_min = QUEUED_BYTES_MIN
+        self.own_syncs_max = OWN_SYNCS_MAX
         self.shared: Shared | None = None  # the commit log, once there is one
         self.own_batches = 0  # begun and not finished, of which the log has no copies
         self._waiting: dict[Committed, None] = {}  # for room for their copies
@@ -222,6 +223,7 @@ class Commit:
                         carried = Carried(self)
                     carried.streams.append(stream)
                 elif copies is not None and copies.lacks_room and self._may_wait():
+                    stream.again = True
                     self._waiting[stream] = None
                 else:
                     self.commit(stream)
@@ -242,14 +244,25 @@ class Commit:
         if not stream.carry(copies):
             return False
         stream.under_way = 1
+        stream.again = False
         stream.since = 0
         return True
 
     def _may_wait(self) -> bool:
         """Whether a stream may wait for room for copies, instead of one more sync of its own."""
-        if self.own_batches < OWN_SYNCS_MAX or self.shared is None:
+        if self.own_batches < self.own_syncs_max or self.shared is None:
             return False
         return self.shared.is_making_room()
+
+    def own_ended(self) -> None:
+        """A batch that was run by itself has ended: who has waited longest is the next one."""
+        self.own_batches -= 1
+        while self._waiting and self.own_batches < self.own_syncs_max:
+            stream = next(iter(self._waiting))
+            del self._waiting[stream]
+            if stream.again and not stream.is_closed():
+                self._commit_again(stream)
+                return
 
     @property
     def is_waiting(self) -> bool:
@@ -260,8 +273,8 @@ class Commit:
         """There may be room for copies again, or nothing to wait for."""
         waiting, self._waiting = self._waiting, {}
         for stream in waiting:
-            if not stream.is_closed():
-                stream.mark_dirty()
+            if stream.again and not stream.is_closed():
+                self._commit_again(stream)
 
     def commit(self, stream: Committed) -> None:
         """Have what `stream` has stored written and synced; `synced` follows."""

@@ -351,7 +351,10 @@ class StateCommit(Shared):
         """Make all durable, and apply it: files may be read or written by others from then on.
         Nothing may be running on the disk's thread. Blocks; raises `StorageError`."""
         self._running = None
-        self.log.apply_all()
+        try:
+            self.log.apply_all()
+        finally:  # the checkpoint that was under way ends unheard
+            self._commit.go_on()
 
     def close(self) -> None:
         """Make all durable and apply it, as the last call. What cannot be applied is for the next
