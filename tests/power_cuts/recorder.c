@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/aio_abi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -399,6 +400,68 @@ ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
     return pwritev64v2(fd, parts, count, offset, flags);
+}
+
+/* Asynchronous writes are recorded when they are known to have ended, with the time before they began.
+ * What has not ended may or may not be there, as nobody has waited for it. */
+enum { BEGUN_MAX = 1024 };
+static struct begun {
+    uint64_t iocb; /* its address, 0 for a free place */
+    struct record r;
+    const void *data;
+} begun[BEGUN_MAX];
+
+static void note_begun(struct iocb **list, long count, uint64_t time)
+{
+    for (long i = 0; i < count; i++) {
+        struct iocb *one = list[i];
+        int at = 0;
+        if (!is_ours((int) one->aio_fildes))
+            continue;
+        if (one->aio_lio_opcode != IOCB_CMD_PWRITE)
+            unknown("io_submit of something else than a write");
+        pthread_mutex_lock(&lock);
+        while (at < BEGUN_MAX && begun[at].iocb)
+            at++;
+        if (at == BEGUN_MAX)
+            abort();
+        begun[at].iocb = (uint64_t) (uintptr_t) one;
+        begun[at].data = (const void *) (uintptr_t) one->aio_buf;
+        begun[at].r = (struct record) {
+            .time = time, .fd = (int32_t) one->aio_fildes, .offset = one->aio_offset};
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static void put_ended(struct io_event *events, long count)
+{
+    pthread_mutex_lock(&lock);
+    for (long i = 0; i < count; i++)
+        for (int at = 0; at < BEGUN_MAX; at++)
+            if (begun[at].iocb && begun[at].iocb == events[i].obj) {
+                begun[at].iocb = 0;
+                put_write(&begun[at].r, begun[at].data, (ssize_t) events[i].res);
+                break;
+            }
+    pthread_mutex_unlock(&lock);
+}
+
+REAL_OF(syscall)
+long syscall(long number, ...)
+{
+    long word[6], done;
+    uint64_t time = number == SYS_io_submit ? now() : 0;
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        word[i] = va_arg(list, long);
+    va_end(list);
+    done = CALL(syscall)(number, word[0], word[1], word[2], word[3], word[4], word[5]);
+    if (number == SYS_io_submit && done > 0)
+        note_begun((struct iocb **) word[2], done, time);
+    if (number == SYS_io_getevents && done > 0)
+        put_ended((struct io_event *) word[3], done);
+    return done;
 }
 
 REAL_OF(ftruncate64)
