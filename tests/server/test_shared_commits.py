@@ -7,6 +7,7 @@ import pytest
 
 import slipstream
 from slipstream import Server
+from slipstream.server.connection import Connection
 from slipstream.server.leaf.connection import LeafConnection
 
 CLIENTS = 8
@@ -44,11 +45,12 @@ class Publisher:
         """One message, as it is sent."""
         return f"PUB orders.new {self._inbox} 2\r\nhi\r\n".encode()
 
-    @property
-    def port(self) -> int:
-        """By which the server knows the connection."""
+    def connection_of(self, server: Server) -> Connection:
+        """The server's end of the connection."""
         port: int = self._writer.get_extra_info("sockname")[1]
-        return port
+        assert server.runtime is not None
+        (connection,) = [one for one in server.runtime.connections if one.facts["port"] == port]
+        return connection
 
     def publish(self) -> None:
         """Send one message."""
@@ -98,9 +100,7 @@ async def test_who_shares_a_commit_that_is_to_come_is_answered_before_the_server
         publisher = await Publisher.connect(server, 1)
         assert server.runtime is not None
         server.runtime.disk_thread.runs_here = is_quick
-        (connection,) = [
-            one for one in server.runtime.connections if one.facts["port"] == publisher.port
-        ]
+        connection = publisher.connection_of(server)
         # Some leaf node has connected, and not said anything yet.
         server.runtime.connections.add(LeafConnection(server.runtime))
         connection.data_received(publisher.message)  # and the server ends before its next round
@@ -117,9 +117,7 @@ async def test_who_sends_many_messages_at_a_time_has_what_follows_at_once_in_the
             await nc.jetstream().create_stream(name="ORDERS", subjects=["orders.>"])
         publisher = await Publisher.connect(server, 1)
         assert server.runtime is not None
-        (connection,) = [
-            one for one in server.runtime.connections if one.facts["port"] == publisher.port
-        ]
+        connection = publisher.connection_of(server)
         publisher.publish()
         await publisher.acknowledged()
         before = batches(server)

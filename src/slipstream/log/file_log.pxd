@@ -116,7 +116,7 @@ cdef class FileLog(Log):
     cdef void _note(self, SyncBatch batch) except *
     @cython.locals(segment=Segment, changed=bint, size=Py_ssize_t)
     cpdef bint carry(self, EntryCopies copies) except -1
-    @cython.locals(segment=Segment, durable=Counts)
+    @cython.locals(segment=Segment, before=Counts)
     cpdef void finish_carried(self, object error) except *
     @cython.locals(at=Py_ssize_t, data=bytes, copy=SegmentCopy)
     cdef void _put_copy(self, Segment segment, EntryCopies copies) except *
@@ -134,6 +134,7 @@ cdef class FileLog(Log):
     cdef void _finish_files(self, SyncBatch batch) except *
     cpdef bint has_jobs(self) except -1
     cpdef void keep_end_later(self) except *
+    cdef void _holds_durably(self, unsigned long long last_seq, unsigned long long first_seq, Counts counts) except *
     cdef void _is_durable_to(self, unsigned long long base, Py_ssize_t at) except *
     cdef void _is_proven_to(self, unsigned long long base, Py_ssize_t at) except *
     @cython.locals(segment=Segment, offsets=Column)

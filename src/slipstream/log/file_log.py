@@ -725,13 +725,10 @@ class FileLog(Log):
             segment.unpin()
         if batch.error is not None or self.failed:
             self._fail(batch.error or OSError(self.failed))
-        self.durable_seq = max(self.durable_seq, batch.last_seq)
         self._is_durable_to(batch.end_base, batch.end_at)
         self._is_proven_to(batch.proves_base, batch.proves_at)
-        self._durable_first = max(self._durable_first, batch.first_seq)
-        self.durable_counts = batch.counts
+        self._holds_durably(batch.last_seq, batch.first_seq, batch.counts)
         self._finish_files(batch)
-        self.keep_end_later()
         if self._end_due or batch.emptied:
             self._end_due = False
             self._keep_end(True, batch.emptied)
@@ -753,16 +750,21 @@ class FileLog(Log):
         segment.unpin()
         if error is not None or self.failed:
             self._fail(error or OSError(self.failed))
-        self.durable_seq = max(self.durable_seq, self._carried_seq)
+        before = self.durable_counts or Counts()
         self._is_durable_to(self._carried_base, self._carried_at)
         self._is_proven_to(self._carried_proves_base, self._carried_proves_at)
-        self._durable_first = max(self._durable_first, self._carried_first)
-        durable, self._carried_counts = self._carried_counts, self.durable_counts or Counts()
-        self.durable_counts = durable
-        self.keep_end_later()
+        self._holds_durably(self._carried_seq, self._carried_first, self._carried_counts)
+        self._carried_counts = before  # to be filled anew
         if self._end_due:
             self._end_due = False
             self._keep_end(True, [])
+
+    def _holds_durably(self, last_seq: _int, first_seq: _int, counts: Counts | None) -> None:
+        """A batch, or what was carried in its place, has made this durable."""
+        self.durable_seq = max(self.durable_seq, last_seq)
+        self._durable_first = max(self._durable_first, first_seq)
+        self.durable_counts = counts
+        self.keep_end_later()
 
     def _is_durable_to(self, base: _int, at: _int) -> None:
         if _is_before(self._durable_base, self._durable_at, base, at):

@@ -59,11 +59,9 @@ class DiskThread:
         self.runs_here = True  # whether the loop may wait for a small batch
         self.runs_ahead: RunAhead | None = None  # has a small batch leave, and does not wait
         self._quick = QuickDisk()
-        self.batches = 0  # that are not finished, besides those that run on the loop
 
     def start(self, job: Job) -> None:
         """Run a job on the thread, its `finish` on the loop."""
-        self.batches += isinstance(job, BatchJob)
         self._threads.submit(self._run, job)
 
     def start_aside(self, job: Job) -> None:
@@ -91,7 +89,6 @@ class DiskThread:
     def _finish(self, job: Job, seconds: float) -> None:
         if isinstance(job, BatchJob):
             self._quick.note(seconds)
-            self.batches -= 1
         self._measure(job, seconds)
 
     def _measure(self, job: Job, seconds: float) -> None:
@@ -136,7 +133,6 @@ class DiskThread:
         future = run_ahead(job.run)
         if future is None:
             return False
-        self.batches += 1
         self._running.add(future)
         future.add_done_callback(partial(self._ran_ahead, job, begin))
         return True
@@ -149,11 +145,7 @@ class DiskThread:
             job.batch.error = job.batch.error or error
         seconds = perf_counter() - begin
         with suppress(RuntimeError):  # the loop has closed, and nobody waits
-            self._loop.call_soon_threadsafe(self._turn, partial(self._is_there, job, seconds))
-
-    def _is_there(self, job: BatchJob, seconds: float) -> None:
-        self.batches -= 1
-        self._measure(job, seconds)
+            self._loop.call_soon_threadsafe(self._turn, partial(self._measure, job, seconds))
 
     def wait(self) -> None:
         """Block until what is written on the threads has ended; what follows from it comes

@@ -298,9 +298,8 @@ class Runtime:
 
     def _waits_for_commits(self) -> bool:
         """Whether something that was stored is not durable yet, or will be committed."""
-        engine = self.engine
-        waits = self.disk_thread.batches > 0 or engine.commit.is_waiting
-        return waits or bool(engine.turn.streams)
+        commit = self.engine.commit
+        return commit.own_batches > 0 or commit.is_waiting or bool(self.engine.turn.streams)
 
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that

@@ -48,10 +48,10 @@ async def test_what_a_client_has_sent_is_acted_on_before_all_is_settled() -> Non
 async def test_all_is_settled_once_nothing_is_on_its_way_to_the_disk() -> None:
     async with Server() as server:
         assert server.runtime is not None
-        disk = server.runtime.disk_thread
-        disk.batches = 1
+        commit = server.runtime.engine.commit
+        commit.own_batches = 1
         settling = asyncio.create_task(server.runtime.settle())
         await asyncio.wait([settling], timeout=0.02)
         assert not settling.done()
-        disk.batches = 0
+        commit.own_batches = 0
         await settling

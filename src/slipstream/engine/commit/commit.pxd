@@ -63,7 +63,6 @@ cdef class Commit:
     @cython.locals(size=Py_ssize_t, since="long long", job=BatchJob)
     cpdef void commit(self, Committed stream) except *
     cdef bint _may_queue(self, Committed stream, Py_ssize_t size) except -1
-    cpdef void finished(self, Committed stream, object batch) except *
-    cpdef void carried(self, Committed stream, object error) except *
+    cpdef void finished(self, Committed stream, object batch, object error=*) except *
     cdef void _commit_again(self, Committed stream) except *
     cdef void _sync_later(self, Committed stream, object batch, bint is_first) except *

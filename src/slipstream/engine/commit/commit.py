@@ -170,7 +170,7 @@ class Carried:
         raised: Exception | None = None
         for stream in self.streams:
             try:
-                self._commit.carried(stream, error)
+                self._commit.finished(stream, None, error)
             except Exception as one:
                 raised = raised or one
         if raised is not None:
@@ -302,27 +302,19 @@ class Commit:
         """Whether a second batch is worth its flush: the disk goes on with it without the loop."""
         return stream.under_way == 1 and size >= self.queued_bytes_min
 
-    def finished(self, stream: Committed, batch: Any) -> None:
-        """A batch has run: the stream is told, and commits what it stored meanwhile."""
+    def finished(self, stream: Committed, batch: Any, error: Exception | None = None) -> None:
+        """A batch has run, or (None) the entry that has a copy in its place, with this `error`: the
+        stream is told, and commits what it stored meanwhile."""
         stream.under_way -= 1
         assert stream.under_way >= 0, "a batch was finished twice"
         if stream.is_closed():
             return
         try:
-            stream.synced(batch)
+            if batch is None:
+                stream.carried(error)
+            else:
+                stream.synced(batch)
         finally:  # whatever befalls one who waited, the next batch follows
-            if stream.again:
-                self._commit_again(stream)
-
-    def carried(self, stream: Committed, error: Exception | None) -> None:
-        """The entry that has a copy instead of a stream's batch has run: the same."""
-        stream.under_way -= 1
-        assert stream.under_way >= 0, "a copy was finished twice"
-        if stream.is_closed():
-            return
-        try:
-            stream.carried(error)
-        finally:
             if stream.again:
                 self._commit_again(stream)
 
