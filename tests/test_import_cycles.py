@@ -1,14 +1,16 @@
 """Imports have a direction: no cycle among modules, none among folders.
 
 Three kinds of imports are read from the sources. Those at the top of a module run when it is
-imported. Those under TYPE_CHECKING never run, and those inside a function run when it is called. A
-cycle of the first kind breaks the program; one of any kind makes a reader open every file of it.
+imported, and so do those of the declarations that its compiled build takes (`cimport`). Those under
+TYPE_CHECKING never run, and those inside a function run when it is called. A cycle of the first
+kind breaks the program; one of any kind makes a reader open every file of it.
 Inside one folder, imports for types may go both ways. A factory method, such as
 `Connection.jetstream`, makes an object of a folder above: its module names the type that it
 returns, and imports the folder when it is first called.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -30,6 +32,8 @@ FACTORIES = {
     "slipstream.client.jetstream.consumer": {"slipstream.client.arrow"},
     "slipstream.client.jetstream.stream": {"slipstream.client.arrow"},
 }
+
+CIMPORT = re.compile(r"^(?:from|cimport) (slipstream[\w.]*) (?:cimport|as) ", re.M)
 
 pytestmark = pytest.mark.skipif(not SOURCE.exists(), reason="the sources are not beside the tests")
 
@@ -90,7 +94,19 @@ def imports_of(package: str, source: Path = SOURCE) -> list[Import]:
                     for imported in above
                     if imported in files and (imported == name or imported not in within)
                 }
+    for importer, path in files.items():
+        found |= {Import(importer, imported, True) for imported in cimports_of(path) & set(files)}
     return sorted(edge for edge in found if edge.importer != edge.imported)
+
+
+def cimports_of(path: Path) -> set[str]:
+    """The modules of which the compiled build of a module takes C declarations: it imports them
+    before it runs its first line."""
+    found = set()
+    for beside in (path.with_suffix(".pxd"), path.with_suffix(".pyx")):
+        if beside.exists():
+            found |= set(CIMPORT.findall(beside.read_text()))
+    return found
 
 
 def folder_of(module: str, source: Path = SOURCE) -> str:

@@ -9,7 +9,7 @@ import pytest
 from slipstream.engine.commit.commit import OWN_SYNCS_MAX
 from slipstream.engine.commit.state_commit import CheckpointJob
 from slipstream.errors import StorageError
-from slipstream.log import commit_entry, commit_log, segment_bytes
+from slipstream.log import commit_entry, commit_log, file_log
 from slipstream.log.commit_entry import HEAD_SIZE, Head
 from slipstream.log.commit_log import CommitLog
 from slipstream.log.disk import File
@@ -18,7 +18,8 @@ from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
 from slipstream.log.recovery import SECTOR, JointSync
 from slipstream.log.segment import HEADER_SIZE, Segment, decode_header, encode_header
-from slipstream.log.segment_bytes import SegmentCopy, write_again
+from slipstream.log.segment_bytes import SegmentCopy
+from slipstream.log.written_again import write_again
 from slipstream.testing.driver import Client, Driver, HandRunner, Held, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
@@ -211,7 +212,7 @@ def test_of_a_large_batch_no_more_is_kept_than_the_log_has(
     publish_to_all(client, b"second")
     client.store("A.x", b"x" * 500_000)  # synced where it belongs, with what was carried
     kept: list[bytes] = []
-    monkeypatch.setattr(segment_bytes, "write_again", lambda *given: kept.extend(given[2]))
+    monkeypatch.setattr(file_log, "write_again", lambda *given: kept.extend(given[2]))
     log = _log_of(client, "A")
     log.sync_failed(OSError(errno.EIO, "Input/output error"))  # so that it is written once more
     log.blocks[-1].copy.apply(b"", Touched())

@@ -10,8 +10,8 @@ from slipstream.log.file_log import FileLog
 from slipstream.log.record import Record
 from slipstream.log.recovery import UNCUT_MAX, open_log
 from slipstream.log.segment import decode_header
-from slipstream.log.segment_bytes import Repeated
 from slipstream.log.stream_store import Store, TwinFile
+from slipstream.log.written_again import Repeated
 from slipstream.testing.simulated_disk import SimulatedDisk
 from tests.log import storing
 

@@ -7,7 +7,7 @@ from slipstream.log.commit_entry import HEAD_SIZE, KEEP, REMOVE, WRITE, Head, Re
 from slipstream.log.commit_replay import replay
 from slipstream.log.record import ERASED, MESSAGE, encode
 from slipstream.log.segment import HEADER_SIZE, Segment, encode_header
-from slipstream.log.segment_bytes import write_again
+from slipstream.log.written_again import write_again
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.wire.buffer import OutBuffer
 

@@ -14,9 +14,10 @@ from slipstream.engine.stream.stream import Stream
 from slipstream.log.commit_entry import KEEP, REMOVE, WRITE, Record
 from slipstream.log.commit_log import Change, Checkpoint, CommitLog
 from slipstream.log.durability import Touched
-from slipstream.log.segment_bytes import Reference, UnwrittenSegment
+from slipstream.log.segment_bytes import Reference
 from slipstream.log.stream_place import StreamPlace
 from slipstream.log.stream_store import Store, StreamStore
+from slipstream.log.written_again import UnwrittenSegment
 from slipstream.testing.simulated_disk import SimulatedDisk
 from slipstream.testing.simulation import Simulation
 

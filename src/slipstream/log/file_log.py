@@ -63,6 +63,7 @@ from slipstream.log.segment_bytes import EntryCopies, Reference, SegmentCopy
 from slipstream.log.segment_reader import SegmentReader
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.log.unlink import UnlinkJob
+from slipstream.log.written_again import write_again
 from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
@@ -546,6 +547,11 @@ class FileLog(Log):
     def sync_failed(self, error: Exception) -> None:
         """A write or sync of a segment has failed elsewhere. Any thread may call."""
         self._give_up(error)
+
+    def write_again(self, path: str, contents: list[bytes]) -> None:
+        """Write to a segment's file what the commit log has of it. Blocks; raises OSError,
+        `StorageError`."""
+        write_again(self.disk, path, contents)
 
     def hand_over(self) -> None:
         """Have the active segment's file be given all that was appended."""

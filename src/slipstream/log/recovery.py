@@ -69,7 +69,8 @@ from slipstream.log.segment import (
     read_footer,
     read_trailer,
 )
-from slipstream.log.segment_bytes import Reference, Repeated
+from slipstream.log.segment_bytes import Reference
+from slipstream.log.written_again import Repeated
 from slipstream.wire.buffer import OutBuffer
 
 UNCUT_MAX = 128 * 1024  # bytes of a segment that are written again sooner than it is cut

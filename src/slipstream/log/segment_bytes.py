@@ -22,25 +22,24 @@ misses what a reference speaks of and no segment has.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from slipstream.errors import CorruptionError, StorageError
+from slipstream.errors import StorageError
 from slipstream.log.commit_entry import RECORD_SIZE, WRITE, name_of, put_head
-from slipstream.log.disk import Disk, File
+from slipstream.log.disk import File
 from slipstream.log.durability import Touched, is_final
-from slipstream.log.record import ERASED, MESSAGE, Record, decode
-from slipstream.log.segment import HEADER_SIZE, Header, Segment, decode_header, read_trailer
 from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
     from slipstream.log.file_log import FileLog
+    from slipstream.log.segment import Segment
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
-_HEAD = struct.Struct("<IQ")  # salt of the segment, offset in it
-_HEAD_SIZE: _int = _HEAD.size
+CONTENT_HEAD = struct.Struct("<IQ")  # salt of the segment, offset in it
+_HEAD_SIZE: _int = CONTENT_HEAD.size
 _SALT_BYTES: _int = 4
 _OFFSET_BYTES: _int = 8
 _SIZE_BYTES: _int = 4  # of the size of its content, with which the head of a record ends
@@ -90,7 +89,7 @@ class Reference:
 class SegmentCopy:
     """What the commit log has of the segment that is written to (a `commit_log.Kept`)."""
 
-    def __init__(self, log: "FileLog", segment: Segment) -> None:
+    def __init__(self, log: "FileLog", segment: "Segment") -> None:
         assert segment.file is not None
         self.path: str = segment.path
         self.stream_created: int = log.stream_created
@@ -154,8 +153,9 @@ class SegmentCopy:
         self._rewritten = self._log.failed != ""
         if self._rewritten:
             count = len(self._contents)
-            contents = [_HEAD.pack(self.salt, at) + data for at, data in self._contents[:count]]
-            write_again(self._log.disk, self.path, contents)
+            head = CONTENT_HEAD.pack
+            contents = [head(self.salt, at) + data for at, data in self._contents[:count]]
+            self._log.write_again(self.path, contents)
         else:
             try:
                 count = self._flush()
@@ -258,121 +258,3 @@ def first_of_round(segments: list[SegmentCopy], coming: int) -> list[SegmentCopy
             segment.round = coming
             first.append(segment)
     return first
-
-
-class Repeated(NamedTuple):
-    """What a start has written to a segment from the commit log, one byte after the other: the last
-    that the log has of it."""
-
-    path: str  # of the segment
-    salt: int
-    start: int  # offset of the first byte ...
-    end: int  # ... and behind the last one
-
-
-class UnwrittenSegment:
-    """Bytes of an earlier process, which a start writes to a segment; what the disk refuses then is
-    kept, and their stream cannot be opened before the next start."""
-
-    retired = False
-
-    def __init__(
-        self, disk: Disk, path: str, stream_created: int, contents: Sequence[bytes]
-    ) -> None:
-        self.path = path
-        self.stream_created = stream_created
-        self.written = 0
-        self._disk = disk
-        self._contents = contents
-        self.repeated: Repeated | None = None  # of what was written
-
-    def apply(self, _content: bytes, touched: Touched) -> None:
-        """Write them. Blocks; raises OSError, `StorageError`."""
-        self.repeated = write_again(self._disk, self.path, self._contents)
-        touched.files[self.path] = None
-
-    def applied(self) -> bool:
-        """The written segments are durable."""
-        return True
-
-    def forgotten(self, error: Exception) -> None:
-        """The written segments could not be synced."""
-        self.written = 0
-
-
-def write_again(disk: Disk, path: str, contents: Sequence[bytes]) -> Repeated | None:
-    """Write to a segment what the commit log has of it, in order, unless it was removed or
-    rewritten since; what of that came last. Not synced. Blocks; raises OSError, `StorageError`."""
-    if not disk.exists(path):
-        return None
-    file = disk.open(path)
-    try:
-        header = _header_of(file)
-        data_end = file.data_end()
-        parts: list[bytes] = []  # of one piece of the segment, from `start` to `end`
-        start = end = 0
-        for content in contents:
-            salt, offset = _HEAD.unpack_from(content)
-            data = content[_HEAD.size :]
-            if header is None:  # damaged
-                if not _has_trailer(file, salt):  # what has one may be rewritten
-                    _write_parts(file, data_end, offset, [data], salt)
-            elif header.salt == salt and not header.rewritten:  # another one may have had the name
-                if offset != end:
-                    _write_parts(file, data_end, start, parts, salt)
-                    start, parts = offset, []
-                parts.append(data)
-                end = offset + len(data)
-        if header is None or not parts:
-            return None
-        _write_parts(file, data_end, start, parts, header.salt)
-        return Repeated(path, header.salt, start, end)
-    except struct.error as error:
-        raise StorageError(f"the commit log has half an entry about {path}") from error
-    finally:
-        file.close()
-
-
-def _header_of(file: File) -> Header | None:
-    """The header of a segment; None if it is damaged."""
-    try:
-        return decode_header(file.pread(0, HEADER_SIZE))
-    except CorruptionError:
-        return None
-
-
-def _has_trailer(file: File, salt: int) -> bool:
-    try:
-        return read_trailer(file).salt == salt
-    except CorruptionError:
-        return False
-
-
-def _write_parts(file: File, data_end: int, offset: int, parts: list[bytes], salt: int) -> None:
-    """Write what lies one after the other from `offset` on; what is erased there stays so. The file
-    had only zeros from `data_end` on: reading them would cost as much as what was written."""
-    if not parts:
-        return
-    data = b"".join(parts)
-    there = file.pread(offset, max(min(len(data), data_end - offset), 0))
-    if there != data and there != bytes(len(there)):
-        there = there.ljust(len(data), b"\0")  # what was erased ends with zeros
-        at = 0
-        for n, part in enumerate(parts):
-            parts[n] = _with_erased(there[at : at + len(part)], part, salt)
-            at += len(part)
-        data = b"".join(parts)
-    file.pwrite(offset, data)
-
-
-def _with_erased(there: bytes, data: bytes, salt: int) -> bytes:
-    """Records as they are to be written in place of those that are there."""
-    merged = bytearray(data)
-    record, other = Record(), Record()
-    at = 0
-    while (end := decode(data, at, salt, 0, record)) > 0:
-        if record.kind == MESSAGE and decode(there, at, salt, 0, other) == end:
-            if other.kind == ERASED:
-                merged[at:end] = there[at:end]
-        at = end
-    return bytes(merged)

@@ -53,7 +53,8 @@ from slipstream.log.file_log import SEGMENT_BYTES, FileLog
 from slipstream.log.log_place import place_log
 from slipstream.log.recovery import JointSync, is_unused, open_log
 from slipstream.log.scrub import Recheck
-from slipstream.log.segment_bytes import Reference, Repeated, UnwrittenSegment
+from slipstream.log.segment_bytes import Reference
+from slipstream.log.written_again import Repeated, UnwrittenSegment
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
