@@ -10,6 +10,7 @@ import os.path
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 
 COMPILED_MODULES: tuple[str, ...] = (
+    "slipstream.wire.checksum",
     "slipstream.wire.buffer",
     "slipstream.wire.read_buffer",
     "slipstream.wire.frames",

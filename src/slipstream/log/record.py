@@ -18,11 +18,11 @@ The compiled build replaces this module by `record.pyx`; this is its plain twin 
 """
 
 import struct
-import zlib
 
 from slipstream.log.columns import GONE, Column
 from slipstream.log.subject_index import SubjectIndex
 from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.checksum import crc32
 
 MESSAGE = 1  # a stored message
 SKIP = 2  # the body is the last sequence used without storing anything (u64)
@@ -113,7 +113,7 @@ def encode(
     fixed = _FIXED.pack(0, length, MAGIC, kind | flags, len(subject), place, ts)[4:]
     extra = header_size.to_bytes(2, "little") if flags else b""
     rest = fixed + extra + subject + data[header_start:end]
-    out.put(zlib.crc32(rest, salt).to_bytes(4, "little") + rest)
+    out.put(crc32(rest, salt).to_bytes(4, "little") + rest)
     return length
 
 
@@ -167,9 +167,7 @@ def peek(data: bytes, at: int, base: int, record: Record) -> int:
 def decode(data: bytes, at: int, salt: int, base: int, record: Record) -> int:
     """`peek`, and 0 as well if the checksum does not fit."""
     end = peek(data, at, base, record)
-    if not end or zlib.crc32(data[at + 4 : end], salt) != int.from_bytes(
-        data[at : at + 4], "little"
-    ):
+    if not end or crc32(data[at + 4 : end], salt) != int.from_bytes(data[at : at + 4], "little"):
         return 0
     return end
 

@@ -1,7 +1,5 @@
 """The record codec on raw memory; `record.py` is the plain twin and says what the bytes mean."""
 
-cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
@@ -9,11 +7,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from slipstream.log.columns cimport Column, GONE_ENTRY
 from slipstream.log.subject_index cimport SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
-
-# Called from here, ISA-L takes 53 ns for 200 bytes, of which 45 are the call, and 18 µs for 1 MiB;
-# folding by hand with one processor's intrinsics took 38 ns and 76 µs, zlib takes 150 ns and 245 µs, a
-# table 134 ns and 684 µs. Records of 400 bytes and more gain.
-from slipstream.wire.checksum import crc32 as _crc32
+from slipstream.wire.checksum cimport crc32_at
 
 cdef struct Fixed:
     uint32_t crc
@@ -31,26 +25,6 @@ cdef struct Parts:
     Py_ssize_t header
     Py_ssize_t body
     Py_ssize_t end
-
-
-@cython.final
-@cython.freelist(2)
-@cython.no_gc
-cdef class RawBytes:
-    """Bytes by their address, for a function that takes a buffer."""
-
-    cdef const unsigned char *at
-    cdef Py_ssize_t size
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, <void *> self.at, self.size, 1, flags)
-
-
-cdef uint32_t checksum(const unsigned char *at, Py_ssize_t size, uint32_t seed) except? 0:
-    cdef RawBytes raw = RawBytes.__new__(RawBytes)
-    raw.at = at
-    raw.size = size
-    return _crc32(raw, seed)
 
 
 cdef inline bint is_kind(uint8_t kind) noexcept:
@@ -85,7 +59,7 @@ cdef inline bint find_parts(bytes data, Py_ssize_t at, Parts *parts) noexcept:
 cdef inline bint checks_out(bytes data, Py_ssize_t at, Parts *parts, uint32_t salt) except -1:
     cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
     cdef Py_ssize_t start = at + sizeof(uint32_t)
-    return checksum(view + start, parts.end - start, salt) == parts.fixed.crc
+    return crc32_at(view + start, parts.end - start, salt) == parts.fixed.crc
 
 
 cdef class Record:
@@ -137,7 +111,7 @@ cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int
 
 cdef inline int finish_record(OutBuffer out, unsigned char *begin, Py_ssize_t length, uint32_t salt) except -1:
     """The record of `length` bytes at the end of `out` is whole but for its checksum."""
-    cdef uint32_t crc = checksum(begin + sizeof(uint32_t), length - sizeof(uint32_t), salt)
+    cdef uint32_t crc = crc32_at(begin + sizeof(uint32_t), length - sizeof(uint32_t), salt)
     memcpy(begin, &crc, sizeof(crc))
     out.size += length
     return 0

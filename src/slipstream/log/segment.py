@@ -46,6 +46,7 @@ from slipstream.log.record import (
 )
 from slipstream.log.subject_index import SubjectIndex
 from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.checksum import crc32
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -124,7 +125,7 @@ class Segment(Block):
 
 def first_format_salt(base: _int) -> _int:
     """What the checksums begin with in a segment of the first format."""
-    return zlib.crc32(base.to_bytes(8, "little"))
+    return crc32(base.to_bytes(8, "little"))
 
 
 def encode_header(segment: Segment) -> bytes:
@@ -133,7 +134,7 @@ def encode_header(segment: Segment) -> bytes:
     magic = _FIRST_HEADER_MAGIC if first else _HEADER_MAGIC
     salt = 0 if first else segment.salt
     head = _HEADER.pack(magic, segment.base, salt, segment.rewritten, 0)[:-4]
-    return head + zlib.crc32(head).to_bytes(4, "little")
+    return head + crc32(head).to_bytes(4, "little")
 
 
 @dataclass
@@ -150,7 +151,7 @@ def decode_header(data: bytes) -> Header:
     """The header in the first bytes of `data`; raises `CorruptionError`."""
     if len(data) >= HEADER_SIZE:
         magic, base, salt, rewritten, crc = _HEADER.unpack_from(data)
-        if zlib.crc32(data[: HEADER_SIZE - 4]) == crc and base <= SEQUENCE_MAX:
+        if crc32(data[: HEADER_SIZE - 4]) == crc and base <= SEQUENCE_MAX:
             if magic == _HEADER_MAGIC:
                 return Header(base, salt, FORMAT, bool(rewritten))
             if magic == _FIRST_HEADER_MAGIC:
@@ -221,10 +222,10 @@ class FooterDraft:
             self.as_of,
             width | (_WITH_HEADERS if self.has_headers else 0),
             *(len(part) for part in parts),
-            zlib.crc32(second, salt),
+            crc32(second, salt),
         )
         first = head + b"".join(parts[:3])
-        crc = zlib.crc32(first, salt)
+        crc = crc32(first, salt)
         if segment.format == 1:
             trailer = _FIRST_TRAILER.pack(records_end, crc, _FIRST_TRAILER_MAGIC)
         else:
@@ -347,7 +348,7 @@ def read_footer(file: File, segment: Segment) -> Footer:
     sizes = fields[10:15]
     first_size = _HEAD.size + sum(sizes[:3])
     first = file.pread(at, min(first_size, held - at))
-    if zlib.crc32(first, salt) != trailer.crc:
+    if crc32(first, salt) != trailer.crc:
         raise CorruptionError("a segment's footer is damaged")
     places, live, size, first_ts, last_ts, records_end, front, last_seq, as_of = fields[:9]
     width = fields[9] & ~_WITH_HEADERS
@@ -413,7 +414,7 @@ def check_columns(file: File, footer: Footer) -> bytes:
     """The bytes of the second part, packed. Raises `CorruptionError` if they are damaged."""
     at, sizes, _, crc = footer.second
     data = file.pread(at, min(sum(sizes), file.size() - at))
-    if zlib.crc32(data, footer.salt) != crc:
+    if crc32(data, footer.salt) != crc:
         raise CorruptionError("a segment's footer is damaged")
     return data
 

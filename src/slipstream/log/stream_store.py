@@ -33,7 +33,6 @@ recognised, and go with the next start.
 import errno
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -55,6 +54,7 @@ from slipstream.log.recovery import JointSync, is_unused, open_log
 from slipstream.log.scrub import Recheck
 from slipstream.log.segment_bytes import Reference
 from slipstream.log.written_again import Repeated, UnwrittenSegment
+from slipstream.wire.checksum import crc32
 
 _MAGIC = b"SLIPMETA"
 _FIRST_MAGIC = b"SLIPCONF"  # of a configuration whose first copy is always the newest
@@ -378,7 +378,7 @@ def _newest(copies: list[_Copy]) -> _Copy | None:
 
 def _pack(generation: int, content: bytes, magic: bytes = _MAGIC) -> bytes:
     number = generation.to_bytes(8, "little")
-    crc = zlib.crc32(content, zlib.crc32(number))
+    crc = crc32(content, crc32(number))
     return magic + number + crc.to_bytes(4, "little") + len(content).to_bytes(4, "little") + content
 
 
@@ -394,7 +394,7 @@ def _unpack(data: bytes) -> tuple[int, bytes] | None:
     content = data[_HEAD_SIZE : _HEAD_SIZE + size]  # a failed sync may have left more after it
     if len(content) != size:
         return None
-    if zlib.crc32(content, zlib.crc32(data[8:16])) != int.from_bytes(data[16:20], "little"):
+    if crc32(content, crc32(data[8:16])) != int.from_bytes(data[16:20], "little"):
         return None
     return _generation_of(data), content
 

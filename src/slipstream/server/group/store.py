@@ -26,7 +26,6 @@ Calls block.
 
 import re
 import struct
-import zlib
 from contextlib import suppress
 
 import msgspec
@@ -48,6 +47,7 @@ from slipstream.server.group.records import (
     read_records,
 )
 from slipstream.server.group.replay import UNKNOWN, Replay
+from slipstream.wire.checksum import crc32
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 SPARE_PART = 8  # of a segment's bytes: as many stay free for what is written on a full disk
@@ -414,7 +414,7 @@ class GroupStore:
         assert self._identity is not None
         kept = Kept(self._job, self._end[0], self._end[1], self._identity, state)
         content = msgspec.msgpack.encode(kept)
-        data = _STATE_HEAD.pack(_MAGIC, len(content), zlib.crc32(content)) + content
+        data = _STATE_HEAD.pack(_MAGIC, len(content), crc32(content)) + content
         for copy in self._copies:
             _overwrite(copy, data)
             copy.sync()
@@ -446,6 +446,6 @@ def decode_copy(data: bytes) -> Kept:
         raise ValueError("it is too short")
     magic, size, crc = _STATE_HEAD.unpack_from(data)
     content = data[_STATE_HEAD.size : _STATE_HEAD.size + size]
-    if magic != _MAGIC or zlib.crc32(content) != crc:
+    if magic != _MAGIC or crc32(content) != crc:
         raise ValueError("its checksum is wrong")
     return msgspec.msgpack.decode(content, type=Kept)

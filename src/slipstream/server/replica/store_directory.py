@@ -23,7 +23,6 @@ space: an entry of which a part was done is done anew, and what was to be noted 
 
 import os
 import threading
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -44,6 +43,7 @@ from slipstream.server.replica.store_copy import (
     Snapshot,
     link_tree,
 )
+from slipstream.wire.checksum import crc32
 
 OPEN_MAX = 512  # files that are kept open to be written to
 SPACE_BYTES = 8 * 1024 * 1024  # without so many free a disk that was full is full still
@@ -456,7 +456,7 @@ class StoreDirectory:
         content = msgspec.json.encode(noted)
         name = f"{self.path}/{_COPIES[noted.number % 2]}"
         is_new = not self._disk.exists(name)
-        write_file(self._disk, name, zlib.crc32(content).to_bytes(4, "little") + content)
+        write_file(self._disk, name, crc32(content).to_bytes(4, "little") + content)
         if is_new:
             self._disk.sync_dir(self.path)
         self._noted = noted
@@ -468,7 +468,7 @@ class StoreDirectory:
         there = [name for name in names if self._disk.exists(name)]
         for name in there:
             data = self._disk.read(name)
-            if data[4:] and zlib.crc32(data[4:]) == int.from_bytes(data[:4], "little"):
+            if data[4:] and crc32(data[4:]) == int.from_bytes(data[:4], "little"):
                 found.append(msgspec.json.decode(data[4:], type=Applied))
         self.is_unknown = not found and len(there) == len(names)
         return max(found, key=lambda one: one.number, default=Applied())
