@@ -58,7 +58,9 @@ class Ready(DataSource):
         return Reader(schema, int(self.options["rows"]))
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
-        return StreamReader(schema, dict(self.options))
+        options = self.options  # whose keys may have any case, unlike those of a plain dict
+        per_trigger = int(options.get("perTrigger", "0"))
+        return StreamReader(schema, int(options["rows"]), per_trigger, "paced" in options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceArrowWriter:
         return Writer()
@@ -81,11 +83,11 @@ class Reader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are rows: those that there are, or those whose time has come."""
 
-    def __init__(self, schema: "StructType", options: dict[str, str]) -> None:
+    def __init__(self, schema: "StructType", rows: int, per_trigger: int, is_paced: bool) -> None:
         self._schema = schema
-        self._rows = int(options["rows"])
-        self._limit = int(options.get("perTrigger", "0"))
-        self._begin = time.time() if "paced" in options else 0.0
+        self._rows = rows
+        self._limit = per_trigger
+        self._begin = time.time() if is_paced else 0.0
 
     def initialOffset(self) -> dict[str, Any]:
         return {"row": 0}
@@ -99,8 +101,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._rows
         if self._begin:
             end = int((time.time() - self._begin) / PACE_SECONDS)
-        if isinstance(limit, ReadMaxRows) and start is not None:
-            end = min(end, start["row"] + limit.max_rows)
+        if isinstance(limit, ReadMaxRows):
+            begin = 0 if start is None else start["row"]  # Spark names none before the first batch
+            end = min(end, begin + limit.max_rows)
         return {"row": end}
 
     def prepareForTriggerAvailableNow(self) -> None:
