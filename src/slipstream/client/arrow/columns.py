@@ -65,9 +65,10 @@ _Fields = list[tuple[bytes, bytes]]
 class MessageColumns:
     """Rows under construction; `wanted` is a sum of `SUBJECT`, `DATA` and so on.
 
-    Sequences are always kept. `rows` and `size` (bytes of subjects, headers, bodies) say how much
-    there is; `sequence`, `timestamp` and `pending` (how many come after it, -1 if the server does
-    not say) are those of the message added last; `pending` is that of the last one in its answer.
+    Sequences are always kept. `rows` and `size` (bytes of subjects, bodies, and headers if they are
+    wanted) say how much there is; `sequence`, `timestamp` and `pending` (how many come after it, -1
+    if the server does not say) are those of the message added last; `pending` is that of the last
+    one in its answer.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -199,7 +200,9 @@ class MessageColumns:
         fields: _Fields,
         body: bytes,
     ) -> int:
-        size = sum(len(name) + len(value) for name, value in fields)
+        size = 0
+        if self.wanted & HEADERS:
+            size = sum(len(name) + len(value) for name, value in fields)
         size += len(subject) + len(reply) + len(body)
         if self.size + size > _INT32_MAX:
             raise OverflowError("a batch holds at most 2 GiB: take it before adding more")

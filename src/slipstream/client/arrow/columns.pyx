@@ -415,7 +415,7 @@ cdef class MessageColumns:
             header = at + head.subject_size
             body = header + head.header_size
             self._found = 0
-            if head.header_size:
+            if head.header_size and self.wanted & _HEADERS:
                 self._read_fields(view, header, body)
             result = self._add_next(<long long> head.sequence, head.timestamp, view + at, head.subject_size, view, body, body + head.body_size)
             if result != _ADDED:
@@ -455,7 +455,7 @@ cdef class MessageColumns:
             return _BEYOND
         self.expected = consumer
         self.pending = self._ack.num_pending
-        if body_start > header_start:
+        if body_start > header_start and self.wanted & _HEADERS:
             self._read_fields(view, header_start, body_start)
         return self._add(sequence, timestamp, <const unsigned char *> PyBytes_AS_STRING(subject), len(subject), reply, view, body_start, end)
 
@@ -464,7 +464,7 @@ cdef class MessageColumns:
         cdef Field *field
         cdef Py_ssize_t i
         cdef Py_ssize_t size = subject_size + PyBytes_GET_SIZE(reply) + end - body_start
-        for i in range(self._found):
+        for i in range(self._found if self.wanted & _HEADERS else 0):
             field = &self._fields[i]
             size += field.name_end - field.name + field.value_end - field.value
         if self.size + size > INT32_LIMIT:
