@@ -27,6 +27,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.log.record",
     "slipstream.log.columns",
     "slipstream.log.counts",
+    "slipstream.log.cached_read",
     "slipstream.log.direct_write",
     "slipstream.log.os_file",
     "slipstream.log.subject_shape",

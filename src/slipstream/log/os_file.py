@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from slipstream.errors import DiskFullError
+from slipstream.log.cached_read import KNOWS, read_cached
 from slipstream.log.direct_write import BLOCK, ManyWrites, write_blocks
 from slipstream.log.open_files import OpenFiles
 
@@ -95,7 +96,7 @@ class Buffers:
         self._free: list[mmap.mmap] = []
         self._zeros: mmap.mmap | None = None
         # Whether a read can be asked for that does not wait for the disk.
-        self.knows_what_is_near = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
+        self.knows_what_is_near = KNOWS
         self._know_their_data: dict[int, bool] = {}  # by the number of the device
         self.many_writes = ManyWrites()
 
@@ -524,22 +525,13 @@ class OsFile:
         return b"".join(pieces)
 
     def _read_near(self, offset: int, size: int) -> bytes | None:
-        buffer = self._buffers.take()
         try:
-            with memoryview(buffer) as memory, memory[:size] as part:
-                count = os.preadv(self._fd, [part], offset, os.RWF_NOWAIT)
-                if count < size and offset + count < os.fstat(self._fd).st_size:
-                    return None
-                return bytes(part[:count])
-        except BlockingIOError:
-            return None
+            return read_cached(self._fd, offset, size)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                 raise
             self._buffers.knows_what_is_near = False
             return os.pread(self._fd, size, offset)
-        finally:
-            self._buffers.give(buffer)
 
     def pread_stored(self, offset: int, size: int) -> bytes:
         """Read what is synced from the device; the page cache does not keep it."""
