@@ -1,7 +1,5 @@
 """Direct get: headers, batches, statuses, byte for byte (docs/protocol/streams.md#direct-get)."""
 
-import itertools
-import struct
 from random import Random
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.testing.driver import Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
+from tests.packed_rows import rows_in
 
 SECOND = 1_000_000_000
 STAMP = "2023-11-14T22:13:20Z"
@@ -224,16 +223,10 @@ Row = tuple[int, bytes, bytes, bytes]  # sequence, subject, headers, body
 
 def unpacked(answer: Message) -> list[Row]:
     """The messages in a packed answer, each of which has the time of all."""
-    rows: list[Row] = []
-    at, data = 0, answer.body
-    while at < len(data):
-        sequence, timestamp, header, body, subject = struct.unpack_from("<QqIIH", data, at)
-        assert timestamp == 1_700_000_000 * SECOND
-        ends = [at := at + 26, at := at + subject, at := at + header, at := at + body]
-        parts = [data[start:end] for start, end in itertools.pairwise(ends)]
-        rows.append((sequence, parts[0], parts[1], parts[2]))
+    rows = rows_in(answer.body)
     assert len(rows) == int(answer.fields["Slipstream-Packed"])
-    return rows
+    assert {time for _, time, *_ in rows} == {1_700_000_000 * SECOND}
+    return [(sequence, subject, header, body) for sequence, _, subject, header, body in rows]
 
 
 def rows_of(answers: list[Message]) -> list[Row]:

@@ -3,9 +3,10 @@ import cython
 from slipstream.log.columns cimport Column
 from slipstream.log.counts cimport Counts
 from slipstream.log.durability cimport SyncBatch
-from slipstream.log.record cimport Record
+from slipstream.log.record cimport Portion, Record
 from slipstream.log.segment_bytes cimport EntryCopies
 from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
+from slipstream.wire.buffer cimport OutBuffer
 
 cdef unsigned int GONE
 
@@ -48,6 +49,7 @@ cdef class Log:
     cpdef bint read(self, unsigned long long seq, Record record) except -1
     cpdef bint read_near(self, unsigned long long seq, Record record) except -1
     cpdef bint next_near(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
+    cpdef Py_ssize_t copy_near(self, unsigned long long _seq, SubjectFilter _matching, Portion _portion, OutBuffer _out) except -1
     @cython.locals(block=Block, ids=Column)
     cpdef bint holds(self, unsigned long long seq) except -1
     @cython.locals(block=Block)

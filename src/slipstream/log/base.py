@@ -22,8 +22,9 @@ from slipstream.errors import CorruptionError, StorageError
 from slipstream.log.columns import GONE, Column
 from slipstream.log.counts import Counts
 from slipstream.log.durability import Job, Lost, SyncBatch
-from slipstream.log.record import Record
+from slipstream.log.record import Portion, Record
 from slipstream.log.subject_index import SubjectFilter, SubjectIndex
+from slipstream.wire.buffer import OutBuffer
 
 if TYPE_CHECKING:
     from slipstream.log.segment_bytes import EntryCopies
@@ -226,6 +227,14 @@ class Log:
     def next_near(self, seq: _int, matching: SubjectFilter | None, record: Record) -> bool:
         """As `next`, but raises `ColdError` if that has to wait for the disk."""
         return self.next(seq, matching, record)
+
+    def copy_near(
+        self, _seq: _int, _matching: SubjectFilter | None, _portion: Portion, _out: OutBuffer
+    ) -> _int:
+        """Append the messages at or after a sequence that match to a buffer, in the form of
+        `record.copy_run`, as far as they are at hand; how many. 0 says nothing of whether there
+        are any: `next_near` does."""
+        return 0
 
     def holds(self, seq: _int) -> bool:
         """Whether message `seq` is there; does not look at its bytes."""

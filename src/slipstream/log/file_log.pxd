@@ -4,7 +4,7 @@ from slipstream.log.base cimport Block, Log
 from slipstream.log.columns cimport Column
 from slipstream.log.counts cimport Counts
 from slipstream.log.durability cimport SyncBatch
-from slipstream.log.record cimport Record, encode, encode_number
+from slipstream.log.record cimport Portion, Record, encode, encode_number
 from slipstream.log.segment cimport Segment
 from slipstream.log.segment_bytes cimport EntryCopies, SegmentCopy
 from slipstream.log.segment_reader cimport SegmentReader
@@ -142,6 +142,7 @@ cdef class FileLog(Log):
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     cpdef bint read_near(self, unsigned long long seq, Record record) except -1
     cpdef bint next_near(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
+    cpdef Py_ssize_t copy_near(self, unsigned long long seq, SubjectFilter matching, Portion portion, OutBuffer out) except -1
     cdef bint _search_on(self, unsigned long long seq, SubjectFilter matching, Record record) except -1
     @cython.locals(segment=Segment, seq="unsigned long long")
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *

@@ -44,6 +44,7 @@ from slipstream.log.record import (
     PACKED,
     SKIP,
     TOMBSTONE,
+    Portion,
     Record,
     encode,
     encode_number,
@@ -929,6 +930,16 @@ class FileLog(Log):
             return self._search_on(seq, matching, record)
         finally:
             self.reader.near = False
+
+    def copy_near(
+        self, seq: _int, matching: SubjectFilter | None, portion: Portion, out: OutBuffer
+    ) -> _int:
+        if not self.first_seq <= seq <= self.last_seq:
+            return 0
+        segment = self._block_of(seq)
+        if not isinstance(segment, Segment):
+            return 0
+        return self.reader.copy_run(segment, seq - segment.base, matching, portion, out)
 
     def _search_on(self, seq: _int, matching: SubjectFilter, record: Record) -> bool:
         """As `next`, from where the same search was when it had to wait for the disk. What lies

@@ -1,5 +1,5 @@
 from slipstream.log.columns cimport Column
-from slipstream.log.subject_index cimport SubjectIndex
+from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
 
 cpdef enum:
@@ -54,6 +54,15 @@ cdef class RunCounts:
     cpdef void add(self, Py_ssize_t subject_size, Py_ssize_t header_size, Py_ssize_t body_size, long long ts) except *
 
 
+cdef class Portion:
+    cdef public long long messages
+    cdef public long long bytes
+    cdef public Py_ssize_t size_max
+    cdef public Py_ssize_t large
+    cdef public unsigned long long end_seq
+    cdef public unsigned long long last_seq
+
+
 cpdef Py_ssize_t encode(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, bytes subject, bytes data, Py_ssize_t header_start, Py_ssize_t body_start, Py_ssize_t end) except -1
 cpdef Py_ssize_t encode_number(OutBuffer out, int kind, unsigned int salt, unsigned int place, long long ts, unsigned long long value, Py_ssize_t size) except -1
 cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long base, Record record) except -1
@@ -62,3 +71,4 @@ cpdef Py_ssize_t length_at(bytes data, Py_ssize_t at) except -1
 cpdef Py_ssize_t resync(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2
 cpdef Py_ssize_t next_whole(bytes data, Py_ssize_t at, unsigned int salt, unsigned long long place) except -2
 cpdef Py_ssize_t read_run(bytes data, Py_ssize_t at, unsigned int salt, SubjectIndex subjects, unsigned long long base, Column ids, Column offsets, RunCounts counts) except -1
+cpdef Py_ssize_t copy_run(bytes data, Py_ssize_t start, unsigned int salt, unsigned long long base, Column ids, Column offsets, Py_ssize_t i, SubjectFilter matching, Portion portion, OutBuffer out) except -1

@@ -20,7 +20,7 @@ The compiled build replaces this module by `record.pyx`; this is its plain twin 
 import struct
 
 from slipstream.log.columns import GONE, Column
-from slipstream.log.subject_index import SubjectIndex
+from slipstream.log.subject_index import SubjectFilter, SubjectIndex
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.checksum import crc32
 
@@ -48,6 +48,7 @@ _KINDS = frozenset(
     )
     for flag in (0, HAS_HEADER)
 )
+_PACKED_HEAD = struct.Struct("<QqIIH")  # of a message among many
 _FIXED = struct.Struct("<IIBBHIq")
 
 
@@ -309,3 +310,68 @@ def copy_used(data: bytes, ids: Column, offsets: Column, out: OutBuffer, start: 
             length = limit - at
         out.put_slice(data, at, at + length)
     return fresh
+
+
+class Portion:
+    """How much one reader may be given at once, and how far that has come."""
+
+    __slots__ = ("bytes", "end_seq", "large", "last_seq", "messages", "size_max")
+
+    def __init__(self) -> None:
+        self.messages = 0  # that may still come
+        self.bytes = 0  # of subjects, header blocks and bodies that may; the last one may have more
+        self.size_max = 0  # of the buffer, the message that reaches it included
+        self.large = 0  # bytes of header block and body from which on a message is not copied
+        self.end_seq = 0  # the last sequence that may come
+        self.last_seq = 0  # of the message that was copied last
+
+
+def copy_run(
+    data: bytes,
+    start: int,
+    salt: int,
+    base: int,
+    ids: Column,
+    offsets: Column,
+    i: int,
+    matching: SubjectFilter | None,
+    portion: Portion,
+    out: OutBuffer,
+) -> int:
+    """Append to `out` the wanted messages from place `i` on, as far as they lie whole in `data`,
+    where the segment's bytes from offset `start` on are; how many.
+
+    They have the form of a packed answer (docs/protocol/streams.md#packed-batches). A message that
+    is not in `data`, is damaged, has a packed body or is large ends the run: `decode` and who reads
+    single messages say what it is.
+    """
+    record = Record()
+    copied = 0
+    if matching is not None:
+        matching.refresh()
+    while portion.messages > 0 and portion.bytes > 0 and out.size < portion.size_max:
+        if not 0 <= i < min(len(ids), len(offsets)) or base + i > portion.end_seq:
+            break
+        at = offsets.get(i) - start
+        id = ids.get(i)
+        if id == GONE or (matching is not None and not matching.accepts(id)):
+            if at >= len(data):
+                break
+            i += 1
+            continue
+        if not decode(data, at, salt, base, record) or record.seq != base + i:
+            break
+        size = record.end - record.header_start
+        if record.kind != MESSAGE or record.packed or size >= portion.large:
+            break
+        header_size = record.body_start - record.header_start
+        body_size = record.end - record.body_start
+        fields = (record.seq, record.ts, header_size, body_size, len(record.subject))
+        out.put(_PACKED_HEAD.pack(*fields) + record.subject)
+        out.put_slice(data, record.header_start, record.end)
+        portion.messages -= 1
+        portion.bytes -= len(record.subject) + size
+        portion.last_seq = record.seq
+        copied += 1
+        i += 1
+    return copied

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from slipstream.log.columns cimport Column, GONE_ENTRY
-from slipstream.log.subject_index cimport SubjectIndex
+from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.checksum cimport crc32_at
 
@@ -17,6 +17,14 @@ cdef struct Fixed:
     uint16_t subject_size
     uint32_t place
     int64_t ts
+
+
+cdef packed struct PackedHead:  # of a message among many
+    uint64_t seq
+    int64_t ts
+    uint32_t header_size
+    uint32_t body_size
+    uint16_t subject_size
 
 
 cdef struct Parts:
@@ -265,3 +273,53 @@ def copy_used(bytes data, Column ids, Column offsets, OutBuffer out, Py_ssize_t 
             length = limit - at
         out.put_slice(data, at, at + length)
     return fresh
+
+
+cdef class Portion:
+    pass
+
+
+cpdef Py_ssize_t copy_run(bytes data, Py_ssize_t start, unsigned int salt, unsigned long long base, Column ids, Column offsets, Py_ssize_t i, SubjectFilter matching, Portion portion, OutBuffer out) except -1:
+    cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
+    cdef Parts parts
+    cdef PackedHead head
+    cdef Py_ssize_t copied = 0
+    cdef Py_ssize_t at, size, text_size
+    cdef unsigned int id
+    cdef unsigned char *to
+    if matching is not None:
+        matching.refresh()
+    while portion.messages > 0 and portion.bytes > 0 and out.size < portion.size_max:
+        if not 0 <= i < min(ids.size, offsets.size) or base + i > portion.end_seq:
+            break
+        at = <Py_ssize_t> offsets.get(i) - start
+        id = ids.get(i)
+        if id == GONE_ENTRY or (matching is not None and not matching.accepts(id)):
+            if at >= PyBytes_GET_SIZE(data):
+                break
+            i += 1
+            continue
+        if not find_parts(data, at, &parts) or parts.fixed.place != <uint32_t> i:
+            break
+        if parts.fixed.kind & (KIND_BITS | PACKED) != MESSAGE:
+            break
+        size = parts.end - parts.header
+        if size >= portion.large or not checks_out(data, at, &parts, salt):
+            break
+        text_size = parts.end - parts.subject
+        head.seq = base + i
+        head.ts = parts.fixed.ts
+        head.header_size = <uint32_t> (parts.body - parts.header)
+        head.body_size = <uint32_t> (parts.end - parts.body)
+        head.subject_size = parts.fixed.subject_size
+        out._grow(<Py_ssize_t> sizeof(head) + text_size)
+        to = out._data + out.size
+        memcpy(to, &head, sizeof(head))
+        memcpy(to + sizeof(head), view + parts.subject, text_size)
+        out.size += <Py_ssize_t> sizeof(head) + text_size
+        portion.messages -= 1
+        portion.bytes -= text_size
+        portion.last_seq = head.seq
+        copied += 1
+        i += 1
+    return copied

@@ -25,12 +25,15 @@ from slipstream.log.record import (
     HAS_HEADER,
     MAGIC,
     MESSAGE,
+    Portion,
     Record,
+    copy_run,
     decode,
     next_whole,
 )
 from slipstream.log.segment import Segment, read_columns, read_footer, scan_columns
-from slipstream.log.subject_index import SubjectIndex
+from slipstream.log.subject_index import SubjectFilter, SubjectIndex
+from slipstream.wire.buffer import OutBuffer
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -104,6 +107,22 @@ class SegmentReader:
         raise CorruptionError(
             f"message {segment.base + i} in {segment.path} is damaged at byte {offset}"
         )
+
+    def copy_run(
+        self,
+        segment: Segment,
+        i: _int,
+        matching: SubjectFilter | None,
+        portion: Portion,
+        out: OutBuffer,
+    ) -> _int:
+        """See `record.copy_run`; of messages in the window that was looked at last."""
+        if segment is not self._window_of or segment.ids is None or segment.offsets is None:
+            return 0
+        return copy_run(
+            self._window, self._window_start, segment.salt, segment.base, segment.ids,
+            segment.offsets, i, matching, portion, out,
+        )  # fmt: skip
 
     def find(self, segment: Segment, i: _int, record: Record) -> bool:
         """Fill `record` with the message at place `i` of a segment whose columns are not in memory;

@@ -4,7 +4,7 @@ from slipstream.engine.session.account cimport Account
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.stream.stream cimport Stream
 from slipstream.log.base cimport Log
-from slipstream.log.record cimport Record
+from slipstream.log.record cimport Portion, Record
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.timestamps cimport put_timestamp
@@ -39,6 +39,7 @@ cdef class Answer:
     cdef OutBuffer _scratch
     cdef long long _gathered
     cdef Py_ssize_t _pack_bytes
+    cdef Portion _portion
     cdef bytes _stream_head
 
     @cython.locals(state=int)
@@ -49,6 +50,9 @@ cdef class Answer:
     cdef int _packed_piece(self) except -2
     @cython.locals(record=Record, out=OutBuffer)
     cdef long long _gather(self) except -2
+    @cython.locals(portion=Portion, count=Py_ssize_t)
+    cdef Py_ssize_t _gather_run(self) except -1
+    cdef bint _has_enough(self) except -1
     @cython.locals(message=Inbound, head=bytes)
     cdef int _send_gathered(self, unsigned long long before) except -1
     @cython.locals(heard=int)

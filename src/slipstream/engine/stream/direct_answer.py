@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
 from slipstream.log.cold import ColdError
-from slipstream.log.record import Record
+from slipstream.log.record import Portion, Record
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.model.header_fields import (
     NATS_LAST_SEQUENCE,
@@ -75,6 +75,7 @@ class Answer:
         self._scratch = OutBuffer()
         self._gathered = 0  # messages that are packed in it
         self._pack_bytes = 0  # of a packed answer; 0 where each message is one of its own
+        self._portion = Portion()
         self._stream_head = b"%b: %b\r\n%b: " % (
             NATS_STREAM,
             stream.name.encode(),
@@ -171,7 +172,11 @@ class Answer:
         """Gather messages for an answer; how many. -1: the one in `record` is to follow alone."""
         out, record = self._scratch, self.record
         self._gathered = 0
-        while self._left > 0 and self._bytes_left > 0 and self._advance():
+        while not self._has_enough():
+            if self._sequences is None and self._gather_run():
+                continue
+            if not self._advance():
+                break
             if record.end - record.header_start >= self._pack_bytes // ALONE_PART:
                 return -1
             out.put_number(record.seq, 8)
@@ -184,9 +189,31 @@ class Answer:
             self._gathered += 1
             self._pending -= 1
             self._note_sent()
-            if self._gathered >= PIECE_MESSAGES or out.size >= self._pack_bytes:
-                break
         return self._gathered
+
+    def _gather_run(self) -> _int:
+        """Gather the next messages as far as the log has them at hand; how many."""
+        portion = self._portion
+        portion.messages = min(self._left, PIECE_MESSAGES - self._gathered)
+        portion.bytes = self._bytes_left
+        portion.size_max = self._pack_bytes
+        portion.large = self._pack_bytes // ALONE_PART
+        portion.end_seq = self.end_seq
+        count = self.log.copy_near(self._next_seq, self._matching, portion, self._scratch)
+        if count:
+            self._gathered += count
+            self._left -= count
+            self._pending -= count
+            self._bytes_left = portion.bytes
+            self._last = portion.last_seq
+            self._next_seq = self._last + 1
+        return count
+
+    def _has_enough(self) -> bool:
+        """Whether what was gathered is enough for an answer, or for the request."""
+        if self._gathered >= PIECE_MESSAGES or self._scratch.size >= self._pack_bytes:
+            return True
+        return self._left <= 0 or self._bytes_left <= 0
 
     def _send_gathered(self, before: _int) -> _int:
         """Send what was gathered, which follows the message `before`; how many got it."""
