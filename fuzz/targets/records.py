@@ -120,8 +120,31 @@ def _gathered(side: _Side, data: bytes, salt: int, base: int) -> list[object]:
     for place in range(0, ids.size, 3):
         ids.set(place, 0xFFFFFFFF)
     fresh = side.record.copy_used(data, ids, offsets, out, 32)
+    copied = [
+        _copied(side, data[start:], start, salt, base, ids, offsets)
+        for start in (0, len(data) // 3)
+    ]
+    for place in range(offsets.size):  # which need not be where the records are
+        offsets.set(place, (offsets.get(place) * 7 + place) % (len(data) + 40))
+    copied.append(_copied(side, data, 0, salt, base, ids, offsets))
     counted: list[Any] = [getattr(counts, name) for name in _COUNTED]
-    return [ends, [fresh.get(i) for i in range(fresh.size)], out.take(), counted, subjects.live]
+    places = [fresh.get(i) for i in range(fresh.size)]
+    return [ends, places, out.take(), counted, subjects.live, copied]
+
+
+def _copied(
+    side: _Side, data: bytes, start: int, salt: int, base: int, ids: Any, offsets: Any
+) -> list[object]:
+    """Runs from each place, as far as they go, with bounds that some of them reach."""
+    found: list[object] = []
+    for first in range(-1, ids.size + 1):
+        portion = side.record.Portion()
+        portion.messages, portion.bytes, portion.size_max = 4, 100, 200
+        portion.large, portion.end_seq = 30, base + 9
+        out = side.buffer.OutBuffer()
+        run = (data, start, salt, base, ids, offsets, first, None, portion, out)
+        found.append((side.record.copy_run(*run), out.take(), portion.last_seq, portion.bytes))
+    return found
 
 
 _COUNTED = ("messages", "with_header", "text_bytes", "first_ts", "last_ts")
