@@ -7,15 +7,24 @@ from hypothesis import strategies as st
 from slipstream.model.times import time_text
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.timestamps import put_timestamp
+from tests.plain_twin import plain_twin
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 
 
+put_by_twin = plain_twin("slipstream.wire.timestamps").put_timestamp
+
+
 def text_of(ns: int) -> str:
-    out = OutBuffer()
-    put_timestamp(out, ns)
-    return out.take().decode()
+    """What both builds write behind something else."""
+    out, other = OutBuffer(), OutBuffer()
+    for buffer, put in ((out, put_timestamp), (other, put_by_twin)):
+        buffer.put(b"at ")
+        put(buffer, ns)
+    text = out.take()
+    assert text == other.take()
+    return text.removeprefix(b"at ").decode()
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

@@ -35,6 +35,24 @@ cdef struct Parts:
     Py_ssize_t end
 
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch" (const void *at) noexcept nogil
+
+cdef enum:
+    CACHE_LINE = 64
+
+
+cdef inline void fetch_ahead(bytes data, Py_ssize_t at) noexcept:
+    """Have the processor fetch the next record's first bytes while this one is worked on: a window
+    has come from the kernel, and its bytes are in no near cache."""
+    cdef const char *view = PyBytes_AS_STRING(data) + at
+    if at + 4 * CACHE_LINE <= PyBytes_GET_SIZE(data):
+        prefetch(view)
+        prefetch(view + CACHE_LINE)
+        prefetch(view + 2 * CACHE_LINE)
+        prefetch(view + 3 * CACHE_LINE)
+
+
 cdef inline bint is_kind(uint8_t kind) noexcept:
     """Whether there are records of this kind with these flags."""
     if kind & (PACKED | MORE | AFTER):
@@ -174,6 +192,7 @@ cpdef Py_ssize_t decode(bytes data, Py_ssize_t at, unsigned int salt, unsigned l
     cdef Parts parts
     if not find_parts(data, at, &parts):
         return 0
+    fetch_ahead(data, parts.end)
     fill(record, data, &parts, base)
     return parts.end if checks_out(data, at, &parts, salt) else 0
 
@@ -303,6 +322,7 @@ cpdef Py_ssize_t copy_run(bytes data, Py_ssize_t start, unsigned int salt, unsig
             break
         if parts.fixed.kind & (KIND_BITS | PACKED) != MESSAGE:
             break
+        fetch_ahead(data, parts.end)
         size = parts.end - parts.header
         if size >= portion.large or not checks_out(data, at, &parts, salt):
             break

@@ -1,28 +1,27 @@
 """Times as text on the wire: RFC 3339 in UTC, written without an object for the date.
 
 `model.times` has the text as a string, and reads it; this is for what is written a hundred thousand
-times a second. The two agree on every time that 64 bits hold.
+times a second. The two agree on every time that 64 bits hold. The compiled build replaces this
+module by `timestamps.pyx`, in which every divisor is a constant; this is its plain twin.
 """
 
 from slipstream.wire.buffer import OutBuffer
 
-_int = int  # the name `int` in a compiled module's annotations is a C type
-
-_SECOND: _int = 1_000_000_000  # ns
-_DAY: _int = 86_400  # s
+_SECOND = 1_000_000_000  # ns
+_DAY = 86_400  # s
 _NEVER = b"0001-01-01T00:00:00Z"
 _ZEROS = b"000000000"
 # Years that begin on 1 March have their leap day at the end, and their months follow one rule. 400
 # of them, whose days repeat, are an era; the first one here began with the year 0.
-_EPOCH_DAY: _int = 719_468
-_ERA_YEARS: _int = 400
-_ERA_DAYS: _int = 146_097
-_CENTURY_DAYS: _int = 36_524
-_LEAP_CYCLE_DAYS: _int = 1_461
-_FIVE_MONTHS_DAYS: _int = 153
+_EPOCH_DAY = 719_468
+_ERA_YEARS = 400
+_ERA_DAYS = 146_097
+_CENTURY_DAYS = 36_524
+_LEAP_CYCLE_DAYS = 1_461
+_FIVE_MONTHS_DAYS = 153
 
 
-def put_timestamp(out: OutBuffer, ns: _int) -> None:
+def put_timestamp(out: OutBuffer, ns: int) -> None:
     """Append a time, in ns since the epoch: "2026-01-31T23:59:59.5Z", with as many of nine digits
     after the second as it takes. 0 stands for never, the first second of year 1."""
     if ns == 0:
@@ -55,7 +54,7 @@ def put_timestamp(out: OutBuffer, ns: _int) -> None:
     out.put(b"Z")
 
 
-def _put_date(out: OutBuffer, day: _int) -> None:
+def _put_date(out: OutBuffer, day: int) -> None:
     """Append the date of the day that comes so many days after 1 March of year 0."""
     era = day // _ERA_DAYS
     of_era = day - era * _ERA_DAYS
@@ -74,7 +73,7 @@ def _put_date(out: OutBuffer, day: _int) -> None:
     _put_digits(out, of_month + 1, 2)
 
 
-def _put_digits(out: OutBuffer, number: _int, width: _int) -> None:
+def _put_digits(out: OutBuffer, number: int, width: int) -> None:
     """Append a number that is not negative, with zeros before it up to `width` digits."""
     bound = 10
     missing = width - 1
