@@ -44,5 +44,7 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path, module: ModuleType) -> 
         module.read_cached(fd, 0, 10)
 
 
-def test_both_builds_know_the_same() -> None:
-    assert BUILDS[0].KNOWS == BUILDS[1].KNOWS
+@pytest.mark.parametrize("module", BUILDS)
+def test_fewer_bytes_than_none_are_refused(module: ModuleType) -> None:
+    with pytest.raises(ValueError, match="negative count"):
+        module.read_cached(0, 0, -1)

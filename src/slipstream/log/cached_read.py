@@ -7,7 +7,8 @@ it gives away; this is its plain twin.
 import os
 
 KNOWS = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
-"""Whether the system can say what is in the cache; a file system may not be able to."""
+"""Whether the system may be able to say what is in the cache; one that is older, and some file
+systems, are not."""
 
 
 def read_cached(fd: int, offset: int, size: int) -> bytes | None:

@@ -5,41 +5,57 @@ from libc.errno cimport EAGAIN, errno
 
 import os
 
+# By the number of the system call: the C library has a function for it since glibc 2.26, and whether the
+# running system knows it shows when it is asked.
 cdef extern from *:
     """
     #include <errno.h>
-    #include <sys/types.h>
     #include <sys/uio.h>
+    #include <unistd.h>
+    #ifdef __linux__
+    #include <sys/syscall.h>
+    #endif
 
-    #ifdef RWF_NOWAIT
-    #define KNOWS_WHAT_IS_CACHED 1
-    static ssize_t read_if_cached(int fd, void *to, size_t size, off_t offset) {
+    #ifdef SYS_preadv2
+    #define MAY_KNOW 1
+    static Py_ssize_t read_if_cached(int fd, void *to, size_t size, long long offset) {
+        const int nowait = 8;  /* RWF_NOWAIT, which older headers do not have */
         struct iovec part = {to, size};
-        return preadv2(fd, &part, 1, offset, RWF_NOWAIT);
+        unsigned long low = (unsigned long) offset;
+        unsigned long high = (unsigned long) ((unsigned long long) offset >> 32);
+        return syscall(SYS_preadv2, fd, &part, 1L, low, high, nowait);
     }
     #else
-    #define KNOWS_WHAT_IS_CACHED 0
-    static ssize_t read_if_cached(int fd, void *to, size_t size, off_t offset) {
+    #define MAY_KNOW 0
+    static Py_ssize_t read_if_cached(int fd, void *to, size_t size, long long offset) {
         errno = ENOSYS;
         return -1;
     }
     #endif
     """
-    bint KNOWS_WHAT_IS_CACHED
-    Py_ssize_t read_if_cached(int fd, void *to, size_t size, long long offset) noexcept
+    bint MAY_KNOW
+    Py_ssize_t read_if_cached(int fd, void *to, size_t size, long long offset) noexcept nogil
 
-KNOWS = bool(KNOWS_WHAT_IS_CACHED)
+KNOWS = bool(MAY_KNOW)
 
 
 def read_cached(int fd, long long offset, Py_ssize_t size):
-    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
-    cdef Py_ssize_t count = read_if_cached(fd, PyBytes_AS_STRING(data), size, offset)
-    if count == size:
-        return data
-    if count < 0:
-        if errno == EAGAIN:
-            return None
-        raise OSError(errno, os.strerror(errno))
-    if offset + count < os.fstat(fd).st_size:
+    cdef bytes data
+    cdef char *to
+    cdef Py_ssize_t count
+    cdef int failed = 0
+    if size < 0:
+        raise ValueError("negative count")
+    data = PyBytes_FromStringAndSize(NULL, size)
+    to = PyBytes_AS_STRING(data)
+    with nogil:  # what is not there is asked for before the call comes back
+        count = read_if_cached(fd, to, size, offset)
+        if count < 0:
+            failed = errno
+    if failed == EAGAIN:
         return None
-    return data[:count]
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+    if count < size:
+        return data[:count] if offset + count >= os.fstat(fd).st_size else None
+    return data

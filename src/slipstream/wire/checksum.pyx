@@ -44,6 +44,9 @@ cdef extern from *:
 
 cdef bint _has_upper_halves = has_upper_halves()
 
+cdef enum:
+    LONG = 256 * 1024  # bytes whose checksum takes so long that other threads may run meanwhile
+
 ctypedef uint32_t (*Function)(uint32_t seed, const unsigned char *at, uint64_t size) noexcept nogil
 
 
@@ -55,9 +58,11 @@ cdef Function find_function() except? NULL:
         return NULL
     found.argtypes = (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint64)
     found.restype = ctypes.c_uint32
-    known = b"123456789"
-    if found(0, known, 9) != 0xCBF43926 or found(found(0, known, 4), known[4:], 5) != 0xCBF43926:
-        return NULL
+    known = bytes(range(256)) * 5  # long enough for each part of its code
+    for size in (0, 9, 100, 300, len(known)):
+        first, rest = known[:size], known[size:]
+        if found(found(7, first, size), rest, len(rest)) != _through_python(known, 7):
+            return NULL
     return <Function> <uintptr_t> ctypes.cast(found, ctypes.c_void_p).value
 
 
@@ -80,7 +85,11 @@ cdef class RawBytes:
 cdef uint32_t crc32_at(const unsigned char *at, Py_ssize_t size, uint32_t seed) except? 0:
     cdef uint32_t crc
     if _function is not NULL:
-        crc = _function(seed, at, size)
+        if size < LONG:
+            crc = _function(seed, at, size)
+        else:
+            with nogil:
+                crc = _function(seed, at, size)
         if _has_upper_halves:
             clear_upper_halves()
         return crc
