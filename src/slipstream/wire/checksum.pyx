@@ -6,8 +6,7 @@ own function beside it, so that one is called.
 """
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
 import ctypes
@@ -84,22 +83,26 @@ cdef class RawBytes:
 
 cdef uint32_t crc32_at(const unsigned char *at, Py_ssize_t size, uint32_t seed) except? 0:
     cdef uint32_t crc
-    if _function is not NULL:
-        if size < LONG:
+    cdef RawBytes raw
+    if _function is NULL:
+        raw = RawBytes.__new__(RawBytes)
+        raw.at = at
+        raw.size = size
+        crc = _through_python(raw, seed)
+    elif size < LONG:
+        crc = _function(seed, at, size)
+    else:
+        with nogil:
             crc = _function(seed, at, size)
-        else:
-            with nogil:
-                crc = _function(seed, at, size)
-        if _has_upper_halves:
-            clear_upper_halves()
-        return crc
-    cdef RawBytes raw = RawBytes.__new__(RawBytes)
-    raw.at = at
-    raw.size = size
-    return _through_python(raw, seed)
+    if _has_upper_halves:
+        clear_upper_halves()
+    return crc
 
 
 cpdef uint32_t crc32(object data, uint32_t seed=0) except? 0:
-    if type(data) is bytes:
-        return crc32_at(<const unsigned char *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), seed)
-    return _through_python(data, seed)
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return crc32_at(<const unsigned char *> view.buf, view.len, seed)
+    finally:
+        PyBuffer_Release(&view)
