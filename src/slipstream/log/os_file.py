@@ -505,8 +505,6 @@ class OsFile:
         that, it is read at once."""
         if not self._buffers.knows_what_is_near:
             return self.pread(offset, size)
-        if size > BUFFER_BYTES:
-            return self._pieces_near(offset, size)
         self._begin()
         try:
             if self._is_direct and self._flushed < min(offset + size, self._size):
@@ -514,15 +512,6 @@ class OsFile:
             return self._read_near(offset, size)
         finally:
             self._end()
-
-    def _pieces_near(self, offset: int, size: int) -> bytes | None:
-        pieces = []
-        for start in range(offset, offset + size, BUFFER_BYTES):
-            piece = self.pread_near(start, min(offset + size - start, BUFFER_BYTES))
-            if piece is None:
-                return None
-            pieces.append(piece)
-        return b"".join(pieces)
 
     def _read_near(self, offset: int, size: int) -> bytes | None:
         try:
