@@ -1,5 +1,7 @@
 from cpython.ref cimport PyObject
 
+cdef const unsigned char *PAIRS  # the numbers below 100, for two digits at a time
+
 
 cdef class OutBuffer:
     cdef PyObject *_held

@@ -29,7 +29,7 @@ cdef enum:
 cdef char *BAD_SLICE = "slice outside of the data"
 # The numbers below 100, for two digits at a time.
 cdef bytes _PAIRS = b"".join([b"%02d" % number for number in range(100)])
-cdef const unsigned char *PAIRS = _PAIRS
+PAIRS = _PAIRS
 
 
 cdef inline unsigned char *write_bytes(unsigned char *to, bytes data) noexcept:

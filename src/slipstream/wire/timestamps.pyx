@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from slipstream.wire.ascii cimport ZERO
-from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.buffer cimport PAIRS, OutBuffer
 
 cdef enum:
     SECOND = 1_000_000_000  # ns
@@ -18,9 +18,6 @@ cdef enum:
     TEXT_MAX = 40  # bytes of a time
 
 cdef bytes _NEVER = b"0001-01-01T00:00:00Z"
-# The numbers below 100, for two digits at a time.
-cdef bytes _PAIRS = b"".join([b"%02d" % number for number in range(100)])
-cdef const unsigned char *PAIRS = _PAIRS
 
 
 cdef inline unsigned char *write_pair(unsigned char *to, uint32_t number, unsigned char mark) noexcept:
