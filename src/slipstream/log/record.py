@@ -326,6 +326,16 @@ class Portion:
         self.last_seq = 0  # of the message that was copied last
 
 
+def copy_message(record: Record, out: OutBuffer) -> None:
+    """Append a message to `out`, in the form of a packed answer
+    (docs/protocol/streams.md#packed-batches)."""
+    header_size = record.body_start - record.header_start
+    body_size = record.end - record.body_start
+    fields = (record.seq, record.ts, header_size, body_size, len(record.subject))
+    out.put(_PACKED_HEAD.pack(*fields) + record.subject)
+    out.put_slice(record.data, record.header_start, record.end)
+
+
 def copy_run(
     data: bytes,
     start: int,
@@ -341,9 +351,8 @@ def copy_run(
     """Append to `out` the wanted messages from place `i` on, as far as they lie whole in `data`,
     where the segment's bytes from offset `start` on are; how many.
 
-    They have the form of a packed answer (docs/protocol/streams.md#packed-batches). A message that
-    is not in `data`, is damaged, has a packed body or is large ends the run: `decode` and who reads
-    single messages say what it is.
+    They have the form of `copy_message`. A message that is not in `data`, is damaged, has a packed
+    body or is large ends the run: `decode` and who reads single messages say what it is.
     """
     record = Record()
     copied = 0
@@ -364,11 +373,7 @@ def copy_run(
         size = record.end - record.header_start
         if record.kind != MESSAGE or record.packed or size >= portion.large:
             break
-        header_size = record.body_start - record.header_start
-        body_size = record.end - record.body_start
-        fields = (record.seq, record.ts, header_size, body_size, len(record.subject))
-        out.put(_PACKED_HEAD.pack(*fields) + record.subject)
-        out.put_slice(data, record.header_start, record.end)
+        copy_message(record, out)
         portion.messages -= 1
         portion.bytes -= len(record.subject) + size
         portion.last_seq = record.seq

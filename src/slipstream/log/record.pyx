@@ -294,6 +294,31 @@ def copy_used(bytes data, Column ids, Column offsets, OutBuffer out, Py_ssize_t 
     return fresh
 
 
+cdef inline int put_packed(OutBuffer out, uint64_t seq, int64_t ts, Py_ssize_t header_size, Py_ssize_t body_size, const unsigned char *subject, Py_ssize_t subject_size, const unsigned char *content) except -1:
+    """Append a message as one of many; `content` is its header block and body."""
+    cdef PackedHead head
+    cdef unsigned char *to
+    cdef Py_ssize_t size = header_size + body_size
+    out._grow(<Py_ssize_t> sizeof(head) + subject_size + size)
+    head.seq = seq
+    head.ts = ts
+    head.header_size = <uint32_t> header_size
+    head.body_size = <uint32_t> body_size
+    head.subject_size = <uint16_t> subject_size
+    to = out._data + out.size
+    memcpy(to, &head, sizeof(head))
+    to += sizeof(head)
+    memcpy(to, subject, subject_size)
+    memcpy(to + subject_size, content, size)
+    out.size += <Py_ssize_t> sizeof(head) + subject_size + size
+    return 0
+
+
+cpdef void copy_message(Record record, OutBuffer out) except *:
+    cdef const unsigned char *content = <const unsigned char *> PyBytes_AS_STRING(record.data) + record.header_start
+    put_packed(out, record.seq, record.ts, record.body_start - record.header_start, record.end - record.body_start, <const unsigned char *> PyBytes_AS_STRING(record.subject), PyBytes_GET_SIZE(record.subject), content)
+
+
 cdef class Portion:
     pass
 
@@ -301,11 +326,9 @@ cdef class Portion:
 cpdef Py_ssize_t copy_run(bytes data, Py_ssize_t start, unsigned int salt, unsigned long long base, Column ids, Column offsets, Py_ssize_t i, SubjectFilter matching, Portion portion, OutBuffer out) except -1:
     cdef const unsigned char *view = <const unsigned char *> PyBytes_AS_STRING(data)
     cdef Parts parts
-    cdef PackedHead head
     cdef Py_ssize_t copied = 0
-    cdef Py_ssize_t at, size, text_size
+    cdef Py_ssize_t at, size
     cdef unsigned int id
-    cdef unsigned char *to
     if matching is not None:
         matching.refresh()
     while portion.messages > 0 and portion.bytes > 0 and out.size < portion.size_max:
@@ -326,20 +349,10 @@ cpdef Py_ssize_t copy_run(bytes data, Py_ssize_t start, unsigned int salt, unsig
         size = parts.end - parts.header
         if size >= portion.large or not checks_out(data, at, &parts, salt):
             break
-        text_size = parts.end - parts.subject
-        head.seq = base + i
-        head.ts = parts.fixed.ts
-        head.header_size = <uint32_t> (parts.body - parts.header)
-        head.body_size = <uint32_t> (parts.end - parts.body)
-        head.subject_size = parts.fixed.subject_size
-        out._grow(<Py_ssize_t> sizeof(head) + text_size)
-        to = out._data + out.size
-        memcpy(to, &head, sizeof(head))
-        memcpy(to + sizeof(head), view + parts.subject, text_size)
-        out.size += <Py_ssize_t> sizeof(head) + text_size
+        put_packed(out, base + i, parts.fixed.ts, parts.body - parts.header, parts.end - parts.body, view + parts.subject, parts.fixed.subject_size, view + parts.header)
         portion.messages -= 1
-        portion.bytes -= text_size
-        portion.last_seq = head.seq
+        portion.bytes -= parts.end - parts.subject
+        portion.last_seq = base + i
         copied += 1
         i += 1
     return copied

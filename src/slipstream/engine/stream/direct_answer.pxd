@@ -4,7 +4,7 @@ from slipstream.engine.session.account cimport Account
 from slipstream.engine.session.message cimport Inbound
 from slipstream.engine.stream.stream cimport Stream
 from slipstream.log.base cimport Log
-from slipstream.log.record cimport Portion, Record
+from slipstream.log.record cimport Portion, Record, copy_message
 from slipstream.log.subject_index cimport SubjectFilter
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.timestamps cimport put_timestamp
@@ -14,7 +14,6 @@ cdef Py_ssize_t PIECE_BYTES
 cdef Py_ssize_t BACKLOG_BYTES_MAX
 cdef Py_ssize_t PACK_BYTES
 cdef Py_ssize_t ALONE_PART
-cdef unsigned long long _64_BITS
 cdef bytes _SEQUENCE, _TIME_STAMP, _NUM_PENDING, _LAST_SEQUENCE, _PACK_HEAD
 
 
@@ -38,7 +37,6 @@ cdef class Answer:
     cdef Inbound _message
     cdef OutBuffer _scratch
     cdef long long _gathered
-    cdef Py_ssize_t _pack_bytes
     cdef Portion _portion
     cdef bytes _stream_head
 
@@ -48,11 +46,11 @@ cdef class Answer:
     cdef int _piece(self) except -2
     @cython.locals(before="unsigned long long", count="long long")
     cdef int _packed_piece(self) except -2
-    @cython.locals(record=Record, out=OutBuffer)
+    @cython.locals(record=Record, portion=Portion)
     cdef long long _gather(self) except -2
-    @cython.locals(portion=Portion, count=Py_ssize_t)
-    cdef Py_ssize_t _gather_run(self) except -1
-    cdef bint _has_enough(self) except -1
+    @cython.locals(count=Py_ssize_t)
+    cdef Py_ssize_t _gather_run(self, Portion portion) except -1
+    cdef bint _has_enough(self, Portion portion) except -1
     @cython.locals(message=Inbound, head=bytes)
     cdef int _send_gathered(self, unsigned long long before) except -1
     @cython.locals(heard=int)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.engine.session.message import Inbound
 from slipstream.errors import StorageError
 from slipstream.log.cold import ColdError
-from slipstream.log.record import Portion, Record
+from slipstream.log.record import Portion, Record, copy_message
 from slipstream.log.subject_index import SubjectFilter
 from slipstream.model.header_fields import (
     NATS_LAST_SEQUENCE,
@@ -38,7 +38,6 @@ PIECE_BYTES: _int = 512 * 1024
 BACKLOG_BYTES_MAX: _int = 4 * 1024 * 1024
 PACK_BYTES: _int = 256 * 1024  # a packed answer ends with the message that reaches this
 ALONE_PART: _int = 4  # a message of this part of it gains nothing by being packed
-_64_BITS: _int = 2**64 - 1
 _SEQUENCE = b"\r\n%b: " % NATS_SEQUENCE
 _TIME_STAMP = b"\r\n%b: " % NATS_TIME_STAMP
 _NUM_PENDING = b"\r\n%b: " % NATS_NUM_PENDING
@@ -74,8 +73,8 @@ class Answer:
         self._message = Inbound(reply)
         self._scratch = OutBuffer()
         self._gathered = 0  # messages that are packed in it
-        self._pack_bytes = 0  # of a packed answer; 0 where each message is one of its own
-        self._portion = Portion()
+        # Bounds of a packed answer, once it is one; else each message is an answer of its own.
+        self._portion: Portion | None = None
         self._stream_head = b"%b: %b\r\n%b: " % (
             NATS_STREAM,
             stream.name.encode(),
@@ -101,7 +100,10 @@ class Answer:
 
     def pack(self) -> None:
         """Have many messages in one answer. Whoever relays that takes no more than a payload."""
-        self._pack_bytes = min(PACK_BYTES, self.stream.engine.options.max_payload // 2)
+        portion = Portion()
+        portion.size_max = min(PACK_BYTES, self.stream.engine.options.max_payload // 2)
+        portion.large = portion.size_max // ALONE_PART
+        self._portion = portion
 
     def from_sequence(self, seq: _int, matching: SubjectFilter | None) -> None:
         """Send messages in order."""
@@ -124,7 +126,7 @@ class Answer:
         if self.stream.closed:
             return
         try:
-            state = self._packed_piece() if self._pack_bytes else self._piece()
+            state = self._piece() if self._portion is None else self._packed_piece()
         except ColdError as cold:
             self.stream.engine.fetch(cold, self.session, self._continue_later)
             return
@@ -170,34 +172,26 @@ class Answer:
 
     def _gather(self) -> _int:
         """Gather messages for an answer; how many. -1: the one in `record` is to follow alone."""
-        out, record = self._scratch, self.record
+        record, portion = self.record, self._portion
+        assert portion is not None
         self._gathered = 0
-        while not self._has_enough():
-            if self._sequences is None and self._gather_run():
+        while not self._has_enough(portion):
+            if self._sequences is None and self._gather_run(portion):
                 continue
             if not self._advance():
                 break
-            if record.end - record.header_start >= self._pack_bytes // ALONE_PART:
+            if record.end - record.header_start >= portion.large:
                 return -1
-            out.put_number(record.seq, 8)
-            out.put_number(record.ts & _64_BITS, 8)
-            out.put_number(record.body_start - record.header_start, 4)
-            out.put_number(record.end - record.body_start, 4)
-            out.put_number(len(record.subject), 2)
-            out.put(record.subject)
-            out.put_slice(record.data, record.header_start, record.end)
+            copy_message(record, self._scratch)
             self._gathered += 1
             self._pending -= 1
             self._note_sent()
         return self._gathered
 
-    def _gather_run(self) -> _int:
+    def _gather_run(self, portion: Portion) -> _int:
         """Gather the next messages as far as the log has them at hand; how many."""
-        portion = self._portion
         portion.messages = min(self._left, PIECE_MESSAGES - self._gathered)
         portion.bytes = self._bytes_left
-        portion.size_max = self._pack_bytes
-        portion.large = self._pack_bytes // ALONE_PART
         portion.end_seq = self.end_seq
         count = self.log.copy_near(self._next_seq, self._matching, portion, self._scratch)
         if count:
@@ -209,9 +203,9 @@ class Answer:
             self._next_seq = self._last + 1
         return count
 
-    def _has_enough(self) -> bool:
+    def _has_enough(self, portion: Portion) -> bool:
         """Whether what was gathered is enough for an answer, or for the request."""
-        if self._gathered >= PIECE_MESSAGES or self._scratch.size >= self._pack_bytes:
+        if self._gathered >= PIECE_MESSAGES or self._scratch.size >= portion.size_max:
             return True
         return self._left <= 0 or self._bytes_left <= 0
 
