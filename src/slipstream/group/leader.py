@@ -111,7 +111,7 @@ class Leader:
         self._outbox = outbox
         self._settings = settings
         self._membership = membership
-        self._followers = {name: _Follower(log.end.index) for name in membership.everyone}
+        self._followers = {name: _Follower(log.end_index) for name in membership.everyone}
         self._lease = Lease(membership, settings, now)
         self._beat_at = now
         self._hand_over_until = 0
@@ -164,7 +164,7 @@ class Leader:
     def learn(self, now: int, name: str) -> None:
         """Send entries to a server that is no member yet."""
         if name not in self._followers:
-            self._followers[name] = _Follower(self._log.end.index)
+            self._followers[name] = _Follower(self._log.end_index)
             self._lease.ask(name, now)
 
     def forget(self, name: str) -> None:
@@ -186,7 +186,7 @@ class Leader:
 
     @property
     def _end(self) -> int:
-        return self._log.end.index
+        return self._log.end_index
 
     # -- entries ---------------------------------------------------------------------------------
 
@@ -204,18 +204,25 @@ class Leader:
 
     def send_entries(self) -> None:
         """Send to each follower what it was not sent yet."""
+        end = self._log.end_index
+        message: Append | None = None  # the last one: others may need the same
         for member, follower in self._followers.items():
-            if member == self._name or follower.sent < self._log.base.index:
+            if follower.sent >= end or member == self._name:
                 continue
-            count = UNANSWERED_MAX if follower.is_sure else 1
-            last = min(self._log.end.index, follower.agreed + count)
+            if follower.sent < self._log.base.index:
+                continue
+            last = min(end, follower.agreed + (UNANSWERED_MAX if follower.is_sure else 1))
             while follower.sent < last and follower.size < self._settings.unanswered_max:
-                after = self._log.mark(follower.sent)
-                assert after is not None, "a leader has no damaged entries"
-                count, size = self._settings.entries_max, self._settings.bytes_max
-                entries = self._log.read(follower.sent + 1, count, size)
-                self._outbox.send(member, Append(self.epoch, after, entries))
-                follower.has_sent(entries)
+                if message is None or message.after.index != follower.sent:
+                    message = self._entries_behind(follower.sent)
+                self._outbox.send(member, message)
+                follower.has_sent(message.entries)
+
+    def _entries_behind(self, index: int) -> Append:
+        after = self._log.mark(index)
+        assert after is not None, "a leader has no damaged entries"
+        count, size = self._settings.entries_max, self._settings.bytes_max
+        return Append(self.epoch, after, self._log.read(index + 1, count, size))
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -231,7 +238,8 @@ class Leader:
             follower.agreed = max(follower.agreed, message.index)
             follower.sent = max(follower.sent, message.index)
             follower.moved_at = now
-            self._commit()
+            if message.index > self._log.committed:
+                self._commit()
 
     def _commit(self) -> None:
         index = self.index_on_quorum()
@@ -254,7 +262,7 @@ class Leader:
         if is_late and now < follower.moved_back_at + self._settings.retry:
             return  # what it needs is on its way again
         follower.moved_back_at = now
-        follower.send_again(min(message.index, self._log.end.index))
+        follower.send_again(min(message.index, self._log.end_index))
         follower.synced = min(follower.synced, message.index)
         follower.moved_at = now
         self._say_base(now, sender, follower)
@@ -279,7 +287,7 @@ class Leader:
 
     def needed_behind(self, now: int) -> int:
         """The index behind which followers that are there are sent entries, or will be."""
-        base, end = self._log.base.index, self._log.end.index
+        base, end = self._log.base.index, self._log.end_index
         agreed = [end]
         for member, follower in self._followers.items():
             if member != self._name and self.was_heard(now, member, self._settings.promise):

@@ -63,36 +63,47 @@ class Lease:
     are no members may be asked, too, and count for nothing."""
 
     def __init__(self, membership: Membership, settings: Settings, now: int) -> None:
-        self.membership = membership
-        self._heard: dict[str, int] = {}
+        self._membership = membership
         self._settings = settings
-        for member in membership.everyone:
-            self.ask(member, now)
+        self._lease = settings.lease
+        self._heard = dict.fromkeys(membership.everyone, now - self._lease)
+        self.since = membership.reached(self._heard)  # when a quorum was asked that has answered
+        self.until = self.since + self._lease  # nobody else can lead before; read on any thread
+
+    @property
+    def membership(self) -> Membership:
+        """Whose promises count."""
+        return self._membership
+
+    @membership.setter
+    def membership(self, membership: Membership) -> None:
+        self._membership = membership
+        self._look()
 
     def ask(self, member: str, now: int) -> None:
-        """A server is asked from now on."""
-        self._heard[member] = now - self._settings.lease
+        """A server is asked from now on, which counts for nothing yet."""
+        self._heard[member] = now - self._lease
 
     def forget(self, member: str) -> None:
-        """A server is asked no more."""
+        """A server is asked no more, which counts for nothing."""
         del self._heard[member]
 
     def heard(self, member: str, sent_at: int) -> None:
         """A member has promised, and was asked at `sent_at`."""
         self._heard[member] = max(self._heard[member], sent_at)
+        self._look()
+
+    def _look(self) -> None:
+        self.since = self._membership.reached(self._heard)
+        self.until = self.since + self._lease
 
     def heard_at(self, member: str) -> int:
         """When a member was asked that has answered."""
         return self._heard[member]
 
-    @property
-    def since(self) -> int:
-        """When a quorum was asked that has answered."""
-        return self.membership.reached(self._heard)
-
     def is_held(self, now: int) -> bool:
         """Whether nobody else can lead now."""
-        return now < self.since + self._settings.lease
+        return now < self.until
 
     def is_lost(self, now: int) -> bool:
         """Whether no majority has answered for so long that others should try."""

@@ -89,28 +89,27 @@ class LogReplica:
         return self._entries[-1].mark if self._entries and self._entries[-1] else self.base
 
     @property
-    def _end_index(self) -> int:
+    def end_index(self) -> int:
+        """The index of the last entry, also where that is damaged."""
         return self.base.index + len(self._entries)
 
     def _entry(self, index: int) -> Entry | None:
         """The entry at an index; None if it is not there."""
-        return self._entries[index - self.base.index - 1] if self._has(index) else None
-
-    def _has(self, index: int) -> bool:
-        return self.base.index < index <= self._end_index
+        place = index - self.base.index - 1
+        return self._entries[place] if 0 <= place < len(self._entries) else None
 
     def mark(self, index: int) -> Mark | None:
         """Which entry is at an index; None if there is none, or it is not known any more."""
-        if index == self.base.index:
-            return self.base
         entry = self._entry(index)
-        return entry.mark if entry else None
+        if entry is not None:
+            return entry.mark
+        return self.base if index == self.base.index else None
 
     def common_with(self, after: Mark) -> int:
         """An index up to which a leader's log, which has `after`, may be like this one: the end if
         that is before it, else what is committed. Never before the base, which each leader has."""
-        index = min(self._end_index, after.index - 1)
-        if after.index <= self._end_index:
+        index = min(self.end_index, after.index - 1)
+        if after.index <= self.end_index:
             index = min(index, self.committed)
         while index > self.base.index and self.mark(index) is None:
             index -= 1
@@ -178,7 +177,8 @@ class LogReplica:
         start = first - self.base.index - 1
         self.size += _size_of(entries) - _size_of(self._entries[start:])
         self._entries[start:] = entries
-        self.damaged = {index for index in self.damaged if index < first}
+        if self.damaged:
+            self.damaged = {index for index in self.damaged if index < first}
         self.synced = min(self.synced, first - 1)
         self._first_changed = min(self._first_changed, first)
         self._outbox.write(Write(first, entries))
@@ -198,8 +198,8 @@ class LogReplica:
 
     def job_taken(self) -> None:
         """What was changed up to now is on its way to the disk."""
-        self._writing.append((self._first_changed, self._end_index))
-        self._first_changed = self._end_index + 1
+        self._writing.append((self._first_changed, self.end_index))
+        self._first_changed = self.end_index + 1
 
     def job_synced(self) -> None:
         """The oldest job on its way is durable."""

@@ -245,6 +245,11 @@ class Member:
         return self._leader.epoch if self._leader is not None and self._leader.serves else 0
 
     @property
+    def leads(self) -> bool:
+        """Whether it leads, or is about to."""
+        return self._leader is not None
+
+    @property
     def is_new(self) -> bool:
         """Whether it has promised nothing yet, and has nothing."""
         state = self._outbox.state
@@ -514,8 +519,10 @@ class Member:
     def _finish_turn(self, now: int) -> None:
         """What is new is sent on; what it says to itself is heard."""
         while not self.failed:
-            self._go_on_changing(now)
-            self._go_on_handing_over(now)
+            if self._change is not None:
+                self._go_on_changing(now, self._change)
+            if self._leader is not None and self._leader.successor:
+                self._go_on_handing_over(now, self._leader)
             if self._leader is not None:
                 self._leader.send_entries()
             messages = self._outbox.take_messages()
@@ -527,15 +534,13 @@ class Member:
                 elif not self.failed:
                     self._handle(now, receiver, message)
 
-    def _go_on_changing(self, now: int) -> None:
-        change = self._change
-        if change is not None:
-            change.go_on(now)
-            if change.is_over:
-                self._change = None
-                self.hear_membership(self.membership)
-            if change.stage is Changing.OVERTAKEN:
-                self._give_way(now)
+    def _go_on_changing(self, now: int, change: MembersChange | GoingAlone) -> None:
+        change.go_on(now)
+        if change.is_over:
+            self._change = None
+            self.hear_membership(self.membership)
+        if change.stage is Changing.OVERTAKEN:
+            self._give_way(now)
 
     def _give_way(self, now: int) -> None:
         """The register has a later epoch. Where that is of a hand-over that has come to nothing,
@@ -547,10 +552,9 @@ class Member:
                 leader.successor = found
         self._step_down(now)
 
-    def _go_on_handing_over(self, now: int) -> None:
+    def _go_on_handing_over(self, now: int, leader: Leader) -> None:
         """Lead no more once the successor has all."""
-        leader = self._leader
-        if leader is None or not leader.is_handed_over(now):
+        if not leader.is_handed_over(now):
             return
         # A server whose disk is full cannot ask the members: its successor does.
         may_be_told = self._register.is_outside or not self._disk.is_full
@@ -569,7 +573,11 @@ class Member:
 
     def _handle(self, now: int, sender: str, message: Message) -> None:
         try:
-            match message:
+            match message:  # what comes most often is the first
+                case Append() | Heartbeat() | Release() | Behind():
+                    self._follow_leader(now, sender, message)
+                case Appended() | Missing() | Heard() | Refused():
+                    self._hear_as_leader(now, sender, message)
                 case Prepare() | Promise() | Accept() | Accepted() | Outbid():
                     self._register.receive(sender, message)
                     self._hear_register(now)
@@ -579,10 +587,6 @@ class Member:
                     self._hear_as_candidate(now, sender, message)
                 case Trimmed(base):
                     self._hear_trimmed(now, base)
-                case Append() | Heartbeat() | Release() | Behind():
-                    self._follow_leader(now, sender, message)
-                case Appended() | Missing() | Heard() | Refused():
-                    self._hear_as_leader(now, sender, message)
         except CorruptionError as error:
             self.fail(str(error))
 

@@ -357,7 +357,7 @@ def encode(message: Message) -> bytes:
     return _ENCODER.encode(message)
 
 
-def decode(data: bytes) -> Message:
+def decode(data: bytes | memoryview) -> Message:
     """From bytes. Raises `msgspec.DecodeError`."""
     try:
         return _DECODER.decode(data)

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from slipstream.group import Message
+from slipstream.group import Message, encode
 from slipstream.group.messages import AskSeal, Fetched, Mark, make_entry
 from slipstream.server.group import LinkSettings, make_contexts
 from slipstream.server.group.frames import FrameWriter
@@ -216,6 +216,9 @@ class Socket(asyncio.Transport):
         if self.takes <= 0 and self.protocol is not None:
             self.protocol.pause_writing()
 
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
     def is_closing(self) -> bool:
         return False
 
@@ -249,13 +252,13 @@ async def test_to_a_server_that_does_not_read_the_oldest_entries_are_dropped() -
     after = Mark(0, 0, 0)
     for number in range(count):
         entry = make_entry(1, after, body)
-        link.send(Fetched(number, after, (entry,)))
-        link.send(AskSeal(number))
+        for message in (Fetched(number, after, (entry,)), AskSeal(number)):
+            link.send(message, encode(message))
         link.flush()
     assert 0 < link.dropped < 20
     assert len(socket.written) < 3
     for number in range(2 * OTHERS_QUEUED_MAX):
-        link.send(AskSeal(number))
+        link.send(AskSeal(number), encode(AskSeal(number)))
     assert link.dropped > OTHERS_QUEUED_MAX
     socket.takes = 1 << 40
     socket.written.clear()

@@ -28,11 +28,15 @@ class FrameWriter:
         self._cipher = AESGCM(key)
         self._count = 0
 
-    def frame(self, payload: bytes) -> bytes:
-        """The payload as a frame."""
+    def head(self, payload: bytes) -> bytes:
+        """What goes before a payload, which is the next one to leave."""
         tag = self._cipher.encrypt(_nonce(self._count), b"", payload)
         self._count += 1
-        return _LENGTH.pack(len(payload)) + tag + payload
+        return _LENGTH.pack(len(payload)) + tag
+
+    def frame(self, payload: bytes) -> bytes:
+        """The payload as a frame."""
+        return self.head(payload) + payload
 
 
 class FrameReader:
@@ -42,31 +46,47 @@ class FrameReader:
         self._cipher = AESGCM(key)
         self._payload_max = payload_max
         self._count = 0
-        self._data = bytearray()
+        self._begun = bytearray()  # of a frame that is not whole yet
+        self._needed = 0  # bytes of it, so that more can be said
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[memoryview]:
         """The payloads that are whole now. Raises `ProtocolError`."""
-        self._data += data
-        found = []
+        if self._begun:
+            self._begun += data
+            if len(self._begun) < self._needed:
+                return []
+            data, self._begun = bytes(self._begun), bytearray()
+        view = memoryview(data)
+        found: list[memoryview] = []
         at = 0
-        while len(self._data) - at >= HEAD_SIZE:
-            (size,) = _LENGTH.unpack_from(self._data, at)
-            if size > self._payload_max:
-                raise ProtocolError(f"a frame of {size} bytes, more than {self._payload_max}")
-            start = at + HEAD_SIZE
-            if len(self._data) < start + size:
+        while at < len(data):
+            end = self._end_of_frame(data, at)
+            if end > len(data):
+                self._begun += view[at:]
+                self._needed = end - at
                 break
-            payload = bytes(self._data[start : start + size])
-            tag = bytes(self._data[at + _LENGTH.size : start])
-            try:
-                self._cipher.decrypt(_nonce(self._count), tag, payload)
-            except InvalidTag as error:
-                raise ProtocolError("the checksum of a frame is wrong") from error
-            self._count += 1
-            at = start + size
-            found.append(payload)
-        del self._data[:at]
+            start = at + HEAD_SIZE
+            self._check(view[at + _LENGTH.size : start], view[start:end])
+            found.append(view[start:end])
+            at = end
         return found
+
+    def _end_of_frame(self, data: bytes, at: int) -> int:
+        """Where the frame at `at` ends; where its head does, as long as that is not whole."""
+        start = at + HEAD_SIZE
+        if start > len(data):
+            return start
+        (size,) = _LENGTH.unpack_from(data, at)
+        if size > self._payload_max:
+            raise ProtocolError(f"a frame of {size} bytes, more than {self._payload_max}")
+        return start + int(size)
+
+    def _check(self, tag: memoryview, payload: memoryview) -> None:
+        try:
+            self._cipher.decrypt(_nonce(self._count), tag, payload)
+        except InvalidTag as error:
+            raise ProtocolError("the checksum of a frame is wrong") from error
+        self._count += 1
 
 
 def _nonce(count: int) -> bytes:

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 import msgspec
 
 from slipstream.errors import ProtocolError
-from slipstream.group import Message, decode, encode
+from slipstream.group import Message, decode
 from slipstream.group.messages import (
     Append,
     CheckpointBegin,
@@ -33,8 +33,12 @@ PAYLOAD_MAX = 64 * 1024 * 1024  # of a frame
 ENTRIES_QUEUED_MAX = 16 * 1024 * 1024  # bytes of messages with entries that wait for one server
 OTHERS_QUEUED_MAX = 1024  # messages without entries that wait for one server
 _WRITE_BUFFER = 256 * 1024  # bytes that the socket has not taken, before messages wait here
-_PIECE = 64 * 1024  # bytes that are gathered for one write
+_PIECE = 64 * 1024  # bytes that are gathered for one write ...
+_JOINED_MAX = 4 * 1024  # ... and copied for it
 _UNPROVED_MAX = 128 * 1024  # bytes before the proof: certificates and greetings are less
+
+_OF_CHECKPOINTS = (CheckpointBegin, CheckpointPiece, CheckpointEnd)
+_WITH_ENTRIES = (Append, Fetched)
 
 
 class LinkContexts(msgspec.Struct, frozen=True):
@@ -218,7 +222,7 @@ class Link(asyncio.Protocol):
             return b""
         return handshake.rest
 
-    def _take(self, payloads: list[bytes]) -> None:
+    def _take(self, payloads: list[memoryview]) -> None:
         try:
             messages = [decode(payload) for payload in payloads if payload]
         except msgspec.MsgspecError as error:
@@ -228,13 +232,12 @@ class Link(asyncio.Protocol):
 
     # -- what leaves -----------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
-        """Queue a message; it leaves with `flush`, or is dropped."""
-        payload = encode(message)
-        if isinstance(message, CheckpointBegin | CheckpointPiece | CheckpointEnd):
+    def send(self, message: Message, payload: bytes) -> None:
+        """Queue a message, which is `payload` as bytes; it leaves with `flush`, or is dropped."""
+        if isinstance(message, _OF_CHECKPOINTS):
             self._pieces.append(payload)
             return
-        if not isinstance(message, Append | Fetched):
+        if not isinstance(message, _WITH_ENTRIES):
             self._others.append(payload)
             if len(self._others) > OTHERS_QUEUED_MAX:
                 self._others.popleft()
@@ -251,7 +254,7 @@ class Link(asyncio.Protocol):
         if self._writer is None:
             return
         while self._is_waiting and not self._is_full and self._transport is not None:
-            parts = []
+            parts: list[bytes] = []
             size = 0
             while self._is_waiting and size < _PIECE:
                 if self._others:
@@ -261,9 +264,13 @@ class Link(asyncio.Protocol):
                 else:
                     payload = self._entries.popleft()
                     self._entries_size -= len(payload)
-                parts.append(self._writer.frame(payload))
+                parts += (self._writer.head(payload), payload)
                 size += len(payload)
-            self._write(b"".join(parts))
+            if size > _JOINED_MAX and self._layer is None:
+                self.said_at = self._loop.time()
+                self._transport.writelines(parts)
+            else:
+                self._write(b"".join(parts))
 
     @property
     def _is_waiting(self) -> bool:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from slipstream.group import Message
+from slipstream.group import Message, encode
 from slipstream.server.group.handshake import NONCE_SIZE, Greeting, Handshake
 from slipstream.server.group.link import Link, LinkContexts
 from slipstream.server.listeners import BACKLOG, bracketed, cannot_listen, open_listeners
@@ -88,6 +88,7 @@ class Links:
         self._nonce = nonce
         self._loop = asyncio.get_running_loop()
         self._links: dict[str, Link] = {}  # by name
+        self._encoded: tuple[Message | None, bytes] = None, b""  # the last message, and its bytes
         self._unproved: dict[Link, None] = {}  # that were accepted, the oldest first
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -158,12 +159,16 @@ class Links:
     def send(self, receiver: str, message: Message) -> None:
         """Queue a message, which leaves with `flush`; without a connection it is dropped."""
         link = self._links.get(receiver)
-        if link is not None:
-            link.send(message)
+        if link is None:
+            return
+        if message is not self._encoded[0]:  # the same entries often go to several servers
+            self._encoded = message, encode(message)
+        link.send(message, self._encoded[1])
 
     def flush(self) -> None:
         """Write what waits."""
-        for link in list(self._links.values()):
+        self._encoded = None, b""
+        for link in tuple(self._links.values()):
             link.flush()
 
     def received(self, link: Link, messages: list[Message]) -> None:
