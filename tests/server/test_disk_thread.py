@@ -58,8 +58,8 @@ async def test_jobs_run_in_order_on_the_thread_and_finish_on_the_loop() -> None:
 async def test_a_small_batch_runs_on_the_loop_and_a_large_one_does_not() -> None:
     events: list[tuple[str, str]] = []
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
-    assert thread.run_here(Noted("small", events), INLINE_BYTES_MAX)
-    assert not thread.run_here(Noted("large", events), INLINE_BYTES_MAX + 1)
+    assert thread.run_here(Noted("small", events), INLINE_BYTES_MAX, is_second=False)
+    assert not thread.run_here(Noted("large", events), INLINE_BYTES_MAX + 1, is_second=False)
     thread.close()
     assert events == [("small ran", "loop"), ("small finished", "loop")]
 
@@ -69,8 +69,13 @@ async def test_a_slow_disk_is_not_waited_for_on_the_loop(monkeypatch: pytest.Mon
     monkeypatch.setattr(disk_thread, "perf_counter", lambda: next(ticks) * 1.0)  # a second each
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     events: list[tuple[str, str]] = []
-    assert thread.run_here(Noted("first", events), 100)  # nothing is known of the disk yet
-    tried = [thread.run_here(Noted("next", events), 100) for _ in range(quick_disk.PROBE_EVERY)]
+    assert thread.run_here(
+        Noted("first", events), 100, is_second=False
+    )  # nothing is known of the disk yet
+    tried = [
+        thread.run_here(Noted("next", events), 100, is_second=False)
+        for _ in range(quick_disk.PROBE_EVERY)
+    ]
     thread.close()
     assert tried == [False] * (quick_disk.PROBE_EVERY - 1) + [True]  # it may have become quick
 
@@ -83,8 +88,11 @@ async def test_a_disk_that_is_slow_again_and_again_is_tried_on_the_loop_no_more(
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     events: list[tuple[str, str]] = []
     for _ in range(20 * quick_disk.PROBE_EVERY):
-        thread.run_here(Noted("slow", events), 100)
-    tried = [thread.run_here(Noted("slow", events), 100) for _ in range(quick_disk.PROBE_EVERY)]
+        thread.run_here(Noted("slow", events), 100, is_second=False)
+    tried = [
+        thread.run_here(Noted("slow", events), 100, is_second=False)
+        for _ in range(quick_disk.PROBE_EVERY)
+    ]
     thread.close()
     assert not any(tried)
 
@@ -99,7 +107,7 @@ async def test_only_a_batch_of_plain_writes_runs_ahead_of_its_disk() -> None:
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
     thread.runs_here = False
     thread.runs_ahead = run_ahead
-    assert not thread.run_here(Noted("another job", events), 100)
+    assert not thread.run_here(Noted("another job", events), 100, is_second=False)
     assert not asked
     thread.close()
 

@@ -26,6 +26,7 @@ from slipstream.server.quick_disk import QuickDisk
 # A batch of more bytes is not waited for on the loop, which gathers the next one meanwhile. What
 # one read brings of a client that has a few messages on their way is less, however many they are.
 INLINE_BYTES_MAX = 16 * 1024
+AHEAD_BYTES_MAX = 512 * 1024  # of a batch that leaves from the loop, which only copies it
 READS_MAX = 4  # of messages that are not in memory, at the same time
 # Jobs that take a processor, at the same time: each also waits for the disk, so two are worth it
 # on one processor, and more than four would leave little of a small machine to the clients.
@@ -55,6 +56,7 @@ class DiskThread:
         self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="slipstream-read")
         beside = min(max(os.cpu_count() or 1, BESIDE_MIN), BESIDE_MAX)
         self._beside = ThreadPoolExecutor(beside, thread_name_prefix="slipstream-beside")
+        self._started = 0  # jobs that the thread for batches has not ended
         self._running: set[Future[None]] = set()  # on these
         self.runs_here = True  # whether the loop may wait for a small batch
         self.runs_ahead: RunAhead | None = None  # has a small batch leave, and does not wait
@@ -62,29 +64,32 @@ class DiskThread:
 
     def start(self, job: Job) -> None:
         """Run a job on the thread, its `finish` on the loop."""
-        self._threads.submit(self._run, job)
+        self._started += 1
+        self._threads.submit(self._run, job, self._finish_started)
 
     def start_aside(self, job: Job) -> None:
         """Run a job on the other thread, its `finish` on the loop."""
-        self._aside.submit(self._run, job)
+        self._aside.submit(self._run, job, self._finish)
 
     def start_beside(self, job: Job) -> None:
         """Run a job that takes a processor on one of some threads, its `finish` on the loop."""
-        future = self._beside.submit(self._run, job)
+        future = self._beside.submit(self._run, job, self._finish)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
 
     def start_read(self, job: Job) -> None:
         """Run a job that only reads on a thread of its own, its `finish` on the loop."""
-        self._reads.submit(self._run, job)
+        self._reads.submit(self._run, job, self._finish)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job, finish: Callable[[Job, float], None]) -> None:
         """On the thread. A future's callbacks would come two rounds of the loop later."""
         begin = perf_counter()
         job.run()
-        self._loop.call_soon_threadsafe(
-            self._turn, partial(self._finish, job, perf_counter() - begin)
-        )
+        self._loop.call_soon_threadsafe(self._turn, partial(finish, job, perf_counter() - begin))
+
+    def _finish_started(self, job: Job, seconds: float) -> None:
+        self._started -= 1
+        self._finish(job, seconds)
 
     def _finish(self, job: Job, seconds: float) -> None:
         if isinstance(job, BatchJob):
@@ -108,11 +113,15 @@ class DiskThread:
         if covered > 0:
             self._measures.publish.add(time_ns() - job.since, covered)
 
-    def run_here(self, job: Job, size: int) -> bool:
-        """Run a small batch on the loop, if the disk is quick; False if it is to be started."""
-        if self.runs_ahead is not None and size <= INLINE_BYTES_MAX:
-            return self._run_ahead(job, self.runs_ahead)
-        if size > INLINE_BYTES_MAX or not self.runs_here or not self._quick.is_quick():
+    def run_here(self, job: Job, size: int, is_second: bool) -> bool:
+        """Run a small batch on the loop, if the disk is quick; False if it is to be started. One
+        that runs ahead may be larger, and a second one, unless the thread has the first."""
+        if self.runs_ahead is not None and size <= AHEAD_BYTES_MAX:
+            has_left = not is_second or not self._started
+            return has_left and self._run_ahead(job, self.runs_ahead)
+        if size > INLINE_BYTES_MAX or is_second:
+            return False
+        if not self.runs_here or not self._quick.is_quick():
             return False
         begin = perf_counter()
         job.run()

@@ -144,7 +144,7 @@ class HandRunner:
             job.run()
             job.finish()
 
-    def run_here(self, job: Job, size: int) -> bool:
+    def run_here(self, job: Job, size: int, is_second: bool) -> bool:
         """Never: a job that runs at once does so in `start`."""
         return False
 

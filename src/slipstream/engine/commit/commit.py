@@ -61,8 +61,10 @@ class Runner(Protocol):
     def start_read(self, job: Job) -> None:
         """Run a job that only reads as `start` does, in any order."""
 
-    def run_here(self, job: Job, size: int) -> bool:
-        """Run and finish a batch of `size` bytes now, on the loop; False if it is to be started."""
+    def run_here(self, job: Job, size: int, is_second: bool) -> bool:
+        """Run and finish a batch of `size` bytes now, on the loop, or begin it there so that it is
+        finished later; False if it is to be started. `is_second`: a batch of that stream is under
+        way, and this one has to follow it."""
 
 
 class Committed:
@@ -295,7 +297,7 @@ class Commit:
             self._sync_later(stream, batch, lazy is None)
             return
         job = self._own(stream, batch, size, since)
-        if stream.under_way > 1 or not self._runner.run_here(job, size):
+        if not self._runner.run_here(job, size, stream.under_way > 1):
             self._runner.start(job)
 
     def _may_queue(self, stream: Committed, size: int) -> bool:

@@ -27,6 +27,7 @@ import asyncio
 import random
 import secrets
 import time
+import typing
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
@@ -72,6 +73,7 @@ _TICK = 0.02  # s
 _TRIM_EVERY = SECOND // 4  # ns
 _AFTER_SPACE = 5 * SECOND  # for entries that waited for space to be committed then
 _ADMIT_EVERY = SECOND // 4
+_NOT_FOR_MEMBERS = (*typing.get_args(CheckpointMessage), About)
 OUTSIDE_ATTEMPT = 5 * SECOND  # ns: a register outside of the group may take long to answer
 
 
@@ -767,14 +769,14 @@ class GroupHost:
         now = self._now()
         try:
             for message in messages:
-                if isinstance(message, CheckpointMessage):
-                    assert self._transfers is not None
-                    self._transfers.received(sender, message)
+                if not isinstance(message, _NOT_FOR_MEMBERS):
+                    self._member.receive(now, sender, message)
                 elif isinstance(message, About):
                     if len(message.body) <= ABOUT_BYTES_MAX:
                         self._about[sender] = message.body
                 else:
-                    self._member.receive(now, sender, message)
+                    assert self._transfers is not None
+                    self._transfers.received(sender, message)
         except Exception as error:
             self._stop_at_fault("a message", error)
         self._turn()
@@ -938,7 +940,7 @@ class GroupHost:
                 self._links.flush()
             if self._here is not None or (job := member.take_job()) is None:
                 return
-            if not self._writer.may_write_here(job):
+            if not self._writer.may_write_here(job, member.leads):
                 self._writer.start(job)
             elif messages:
                 self._here = job

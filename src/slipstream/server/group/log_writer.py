@@ -1,9 +1,10 @@
 """Has the jobs of a member written and synced, one behind the other: on a thread, or at once.
 
 A small job, which is one write and one sync of a few bytes, is done on the loop while the disk is
-quick (`quick_disk`): a follower answers in the turn in which it has read. Each other job goes to a
-thread, and so do those behind it until it is done. A disk that is slow so holds up one job on the
-loop, and no heartbeat after that.
+quick (`quick_disk`): a follower answers in the turn in which it has read. It does larger jobs
+there, too; a leader hands these to a thread, since it hears the others meanwhile. Each other job
+goes to the thread, and so do those behind it until it is done. A disk that is slow so holds up some
+jobs on the loop, and no heartbeat after that.
 
 On a full disk a job waits on the thread until there is space, and all that follow wait behind it:
 nobody is told that they are durable before they are. What the disk is like is asked for with
@@ -20,9 +21,11 @@ from typing import TypeVar
 from slipstream.errors import DiskFullError
 from slipstream.group import DiskHealth, DiskJob
 from slipstream.server.group.store import GroupStore
-from slipstream.server.quick_disk import QuickDisk
+from slipstream.server.quick_disk import INLINE_SECONDS_MAX, QuickDisk
 
-INLINE_BYTES_MAX = 16 * 1024  # of a job that is done on the loop
+INLINE_BYTES_MAX = 16 * 1024  # of a job that is done on the loop ...
+FOLLOWER_BYTES_MAX = 256 * 1024  # ... by a follower, which has nothing to say before it is done,
+FOLLOWER_SECONDS_MAX = 0.002  # ... and waits for a disk that takes so long on average
 AGAIN_SECONDS = 0.5  # after a full disk has refused a job
 LATELY_SECONDS = 5.0  # after which what a job has taken says nothing of the disk as it is
 _WEIGHT = 0.2  # of the latest job in what jobs take
@@ -57,13 +60,13 @@ class LogWriter:
         """What `action` gives, on the thread."""
         return await self._loop.run_in_executor(self._thread, action)
 
-    def may_write_here(self, job: DiskJob) -> bool:
-        """Whether a job is to be done by `write_here`; else by `start`."""
-        return (
-            not self._on_thread
-            and self._store.is_small(job, INLINE_BYTES_MAX)
-            and self._quick.is_quick()
-        )
+    def may_write_here(self, job: DiskJob, leads: bool) -> bool:
+        """Whether a job is to be done by `write_here`; else by `start`. A leader has others to hear
+        meanwhile."""
+        bytes_max = INLINE_BYTES_MAX if leads else FOLLOWER_BYTES_MAX
+        if self._on_thread or not self._store.is_small(job, bytes_max):
+            return False
+        return self._quick.is_quick(INLINE_SECONDS_MAX if leads else FOLLOWER_SECONDS_MAX)
 
     def write_here(self, job: DiskJob) -> str | None:
         """Do a job at once; why it has failed, or "". None: it was handed to the thread, because
@@ -116,7 +119,7 @@ class LogWriter:
     # -- on the thread ---------------------------------------------------------------------------
 
     def _run(self, job: DiskJob) -> None:
-        is_small = self._store.is_small(job, INLINE_BYTES_MAX)
+        is_small = self._store.is_small(job, FOLLOWER_BYTES_MAX)
         while not self._is_closing.is_set():
             try:
                 why, seconds = self._write(job)

@@ -30,7 +30,7 @@ class _NoDisk:
 
     start_aside = start_beside = start_read = start
 
-    def run_here(self, job: Job, size: int) -> bool:
+    def run_here(self, job: Job, size: int, is_second: bool) -> bool:
         """Nothing is stored."""
         raise AssertionError("an engine without streams has something to store")
 

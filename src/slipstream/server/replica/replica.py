@@ -30,7 +30,7 @@ from slipstream.server.replica.store_directory import StoreDirectory
 KEEP_SECONDS = 2.0  # after which what was applied is made durable, and the log's beginning may go
 KEEP_BYTES = 32 * 1024 * 1024  # ... or after so many bytes
 # Entries with fewer bytes are applied on the loop: two hand-overs between threads cost more.
-HERE_BYTES_MAX = 64 * 1024
+HERE_BYTES_MAX = 256 * 1024
 START_SECONDS_MAX = 60.0
 AGAIN_SECONDS = 0.5  # after there were no descriptors, or no space
 FULL_SECONDS = 5.0  # for which files count as full at least after something had no space

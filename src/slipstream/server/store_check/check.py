@@ -100,7 +100,7 @@ class Idle:
         job.run()
         job.finish()
 
-    def run_here(self, job: Job, size: int) -> bool:
+    def run_here(self, job: Job, size: int, is_second: bool) -> bool:
         """Never."""
         return False
 
