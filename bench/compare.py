@@ -80,6 +80,7 @@ def make_row(
     always, beside = figures.get("always"), figures.get("beside")
     row: dict[str, Any] = {
         "name": load.name,
+        "rounds": len(ours),
         "ours": statistics.median(ours),
         "theirs": statistics.median(figures["theirs"]),
         "always": statistics.median(always) if always else None,
@@ -198,7 +199,7 @@ def run(options: argparse.Namespace) -> None:
         print(report.line(report.load_cells(row), WIDTHS), flush=True)
         rows.append(row)
         if not options.no_save and not options.again:
-            report.save("loads", [row], rounds=options.rounds)
+            report.save("loads", [row])
     if options.again:
         again = agreement(rows)
         print("\n".join(again))

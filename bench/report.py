@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import subprocess
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,7 @@ def page(known: dict[str, Any]) -> str:
     if "loads" in known:
         rows = list(known["loads"]["rows"].values())
         text += f"\n## Loads\n\n{_circumstances(rows)}\n"
-        text += (
-            f"{known['loads']['rounds']} rounds. Messages per second, or µs where it says so.\n\n"
-        )
+        text += f"{_rounds(rows)}. Messages per second, or µs where it says so.\n\n"
         text += (
             "| load (128-byte bodies) | Slipstream | nats-server | ratio | 95% interval | goal | "
             "| limit |\n"
@@ -201,6 +200,17 @@ def line(cells: list[str], widths: tuple[int, ...]) -> str:
     texts = [cell.replace("**", "") for cell in cells]
     first = f"{texts[0]:<{widths[0]}}"
     return first + "".join(f" {t:>{w}}" for t, w in zip(texts[1:], widths[1:], strict=False))
+
+
+def _rounds(rows: list[Row]) -> str:
+    """How often most rows were measured, and which ones another number of times."""
+    usual, _ = Counter(row["rounds"] for row in rows).most_common(1)[0]
+    others = sorted({row["rounds"] for row in rows} - {usual})
+    named = [
+        f"{count} of " + ", ".join(f"*{row['name']}*" for row in rows if row["rounds"] == count)
+        for count in others
+    ]
+    return "; ".join([f"{usual} rounds", *named])
 
 
 def _circumstances(rows: list[Row]) -> str:

@@ -209,6 +209,7 @@ def test_a_disk_that_refuses_amid_a_packed_answer_ends_the_batch_behind_what_was
     for _ in range(300):
         client.publish("d", b"x" * 700)
     client = again(driver, disk).client()
+    client.api("STREAM.MSG.GET.D", {"seq": 1})  # so what lies behind it is in memory
     asked = {"seq": 1, "batch": 300, "packed": True}
     disk.fail("pread", 2, BUSY)
     packed, end = client.ask("$JS.API.DIRECT.GET.D", asked)

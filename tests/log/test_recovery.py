@@ -169,6 +169,33 @@ def test_opening_reads_footers_and_not_segments() -> None:
     assert disk.calls["pread"] - begin <= 5 * len(segments) + 4
 
 
+@pytest.mark.parametrize("footers", [True, False])
+def test_when_the_first_message_was_stored_is_known_without_reading_it(footers: bool) -> None:
+    disk, _ = written(5, footers)
+    log = reopen(disk)
+    begin = disk.calls["pread"]
+    first = log.first_ts
+    assert disk.calls["pread"] == begin
+    record = Record()
+    assert log.read(1, record)
+    assert first == record.ts
+
+
+@pytest.mark.parametrize("removed", [1, 3])
+def test_when_the_first_one_that_is_left_was_stored_is_read(removed: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = reopen(disk)
+    fill(log, 5)
+    for seq in range(1, removed + 1):
+        log.remove(seq, False)
+    commit(log)
+    disk.crash()
+    log = reopen(disk)
+    record = Record()
+    assert log.read(removed + 1, record)
+    assert (log.first_seq, log.first_ts) == (removed + 1, record.ts)
+
+
 def test_a_log_that_was_closed_in_order_is_not_looked_through() -> None:
     disk = SimulatedDisk(Random(1))
     log = opened(disk, 100_000)

@@ -14,6 +14,6 @@ cdef class Record:
 
 
 cpdef void put_head(OutBuffer out, int kind, unsigned long long stream_created, bytes path, Py_ssize_t size) except *
-@cython.locals(at=Py_ssize_t, content_at=Py_ssize_t, end=Py_ssize_t, path_size=Py_ssize_t,
+@cython.locals(content_at=Py_ssize_t, end=Py_ssize_t, path_size=Py_ssize_t,
                size=Py_ssize_t, kind=cython.int, least=cython.int, most=cython.int)
-cdef list _decode_records(bytes body, dict paths)
+cdef list _decode_records(bytes data, Py_ssize_t at, Py_ssize_t after, dict paths)

@@ -163,8 +163,9 @@ def check_entry(data: bytes, at: int, salt: int) -> Entry | None:
     if magic != _MAGIC or size < _ENTRY.size or at + size > len(data):
         return None
     start = at + _ENTRY.size
-    if crc32(data[start : at + size], crc32(data[at : start - 4], salt)) != crc:
-        return None
+    with memoryview(data) as view, view[start : at + size] as body:  # it is not copied
+        if crc32(body, crc32(data[at : start - 4], salt)) != crc:
+            return None
     return Entry(index, floor, durable, previous, [], crc, size)
 
 
@@ -177,31 +178,30 @@ def decode_entry(
     if entry is None:
         return None
     try:
-        records = _decode_records(
-            data[at + _ENTRY.size : at + entry.size], {} if paths is None else paths
-        )
+        known: dict[bytes, str] = {} if paths is None else paths
+        records = _decode_records(data, at + _ENTRY.size, at + entry.size, known)
     except (CorruptionError, struct.error, UnicodeDecodeError):
         return None
     return replace(entry, records=records)
 
 
-def _decode_records(body: bytes, paths: dict[bytes, str]) -> list[Record]:
+def _decode_records(data: bytes, at: int, after: int, paths: dict[bytes, str]) -> list[Record]:
+    """Those from `at` on, up to `after`."""
     records = []
     unpack_from = _RECORD.unpack_from
     least, most = KEEP, REFER
-    at = 0
-    while at < len(body):
-        kind, stream_created, path_size, size = unpack_from(body, at)
+    while at < after:
+        kind, stream_created, path_size, size = unpack_from(data, at)
         at += _RECORD_SIZE
         content_at = at + path_size
         end = content_at + size
-        if not least <= kind <= most or end > len(body):
+        if not least <= kind <= most or end > after:
             raise CorruptionError("a record of the commit log says what cannot be")
-        name = body[at:content_at]
+        name = data[at:content_at]
         path = paths.get(name)
         if path is None:
             path = paths[name] = name.decode("utf-8", "surrogateescape")
-        records.append(Record(kind, stream_created, path, body[content_at:end]))
+        records.append(Record(kind, stream_created, path, data[content_at:end]))
         at = end
     return records
 

@@ -267,7 +267,10 @@ class OsDisk:
     def read(self, path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # `open` asks five times as much of it
         try:
-            pieces = []
+            piece = os.read(fd, READ_BYTES)
+            if len(piece) < READ_BYTES:  # as nearly always
+                return piece
+            pieces = [piece]
             while piece := os.read(fd, READ_BYTES):
                 pieces.append(piece)
             return b"".join(pieces)

@@ -73,7 +73,7 @@ from slipstream.log.segment_bytes import Reference
 from slipstream.log.written_again import Repeated
 from slipstream.wire.buffer import OutBuffer
 
-UNCUT_MAX = 128 * 1024  # bytes of a segment that are written again sooner than it is cut
+UNCUT_MAX = 512 * 1024  # bytes of a segment that are written again sooner than it is cut
 SECTOR = 512  # bytes that a disk writes together, or a part of that
 EDGE = 16  # bytes beside unwritten sectors, of which not all are zeros
 _ZEROS = bytes(4096)
@@ -550,7 +550,8 @@ class _Found:
         """The first message; the columns are read only if that is not the first one stored."""
         log = self.log
         first = next((segment for segment in log.blocks if segment.live), None)
-        if first is not None and first.closed and first.live == first.places:
+        places = 0 if first is None else first.places if first.closed else first.ids.size
+        if first is not None and first.live == places:
             log.first_seq = first.base
             log.note_first_ts(first.first_ts)
         else:

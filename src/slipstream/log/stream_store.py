@@ -33,7 +33,7 @@ recognised, and go with the next start.
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -336,11 +336,11 @@ class _Copy:
 def _read_copy(disk: Disk, path: str, slot: int, from_device: bool = False) -> _Copy:
     name = _slot(path, slot)
     copy = _Copy(slot, os.path.basename(name))
-    if not disk.exists(name):
-        copy.fault = "missing"
-        return copy
     try:
         data = disk.read_stored(name) if from_device else disk.read(name)
+    except (FileNotFoundError, NotADirectoryError):
+        copy.fault = "missing"
+        return copy
     except OSError as error:
         if error.errno != errno.EIO:
             raise
@@ -615,6 +615,7 @@ class StreamStore:
         self.path = path
         self.meta = late.configuration(f"{path}/meta")
         self.letters = late.position(f"{path}/letters")  # which dead letters count
+        self._found: frozenset[str] | None = None  # names in it at a start, until it is served
 
     def belongs_to(self, created: int) -> None:
         """Note that the directory is of the stream that was created then (ns since the epoch)."""
@@ -705,17 +706,24 @@ class StreamStore:
             self._disk.rename(self.path, staged.path)
             raise
 
+    def is_found(self) -> bool:
+        """As `is_begun`, at a start: until its consumers are there, nothing new comes into it."""
+        self._found = frozenset(self._disk.list(self.path))
+        return self._is_begun_with(self._found)
+
     def is_begun(self) -> bool:
         """Whether there is more than a directory that is to go, or that a crash cut short when it
         was made or removed."""
+        return self._is_begun_with(self._disk.list(self.path))
+
+    def _is_begun_with(self, names: Collection[str]) -> bool:
         if self._late.is_removed(self.path):
             return False
-        names = self._disk.list(self.path)
         if any(name != "msgs" and not name.startswith(_CREATED) for name in names):
             return True
         path = f"{self.path}/msgs"
-        names = [name for name in self._disk.list(path) if not name.endswith(SPARE)]
-        return any(not is_unused(self._disk, f"{path}/{name}") for name in names)
+        files = [name for name in self._disk.list(path) if not name.endswith(SPARE)]
+        return any(not is_unused(self._disk, f"{path}/{name}") for name in files)
 
     def open_log(
         self,
@@ -791,9 +799,12 @@ class StreamStore:
 
     def consumers(self) -> Iterator[tuple[str, ConsumerStore]]:
         """Name and files of every consumer that has left any, ephemeral ones last."""
+        found, self._found = self._found, None
         for is_ephemeral in (False, True):
-            path = f"{self.path}/{'ephemeral' if is_ephemeral else 'consumers'}"
-            there = [entry for entry in _entries(self._disk, path) if self._is_begun(path, entry)]
+            kind = "ephemeral" if is_ephemeral else "consumers"
+            path = f"{self.path}/{kind}"
+            entries = _entries(self._disk, path) if found is None or kind in found else ()
+            there = [entry for entry in entries if self._is_begun(path, entry)]
             for entry in dict.fromkeys([*there, *self._late.names_in(path)]):
                 yield unquote(entry), self.consumer(unquote(entry), is_ephemeral)
 
@@ -1126,7 +1137,7 @@ class Store:
         path = f"{self.root}/{_escape(account)}"
         for entry in dict.fromkeys([*_entries(self.disk, path), *self._late.names_in(path)]):
             store = self.stream(account, unquote(entry))
-            if store.is_begun() or store.meta.to_come is not None:
+            if store.is_found() or store.meta.to_come is not None:
                 yield unquote(entry), store
             else:
                 store.discard_unused()

@@ -6,6 +6,8 @@ Its fields are declared in `model/configurations.py`; the checks are in `checks`
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
+
 from slipstream.engine.protocol import configurations
 from slipstream.engine.protocol.configurations import Placement
 from slipstream.engine.protocol.json_body import convert, decode
@@ -41,9 +43,12 @@ def read_config(body: bytes, strict: bool) -> StreamConfig:
 
 
 def load_config(raw: dict[str, Any]) -> StreamConfig:
-    """A configuration as `StreamConfig.emit` gave it."""
-    config: StreamConfig = convert(dict(raw), StreamConfig, StreamConfig.words)
-    return config
+    """A configuration as `StreamConfig.emit` gave it, of this version as a rule."""
+    try:
+        return msgspec.convert(raw, StreamConfig)
+    except msgspec.ValidationError:
+        config: StreamConfig = convert(dict(raw), StreamConfig, StreamConfig.words)
+        return config
 
 
 def load_restored(raw: dict[str, Any], strict: bool) -> StreamConfig:

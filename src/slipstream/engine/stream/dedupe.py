@@ -57,8 +57,10 @@ class DuplicateWindow:
         """
         record = Record()
         message_id: bytes | None = None
-        first = log.seq_at(now - self.window)
         blocks = list(log.blocks)  # one goes if all that is left in it turns out to be damaged
+        if not [block for block in blocks if block.has_headers]:
+            return b""  # without a look for where the window begins
+        first = log.seq_at(now - self.window)
         for at, block in enumerate(blocks):
             after = blocks[at + 1].base if at + 1 < len(blocks) else log.last_seq + 1
             if not block.has_headers or after <= first:
