@@ -643,7 +643,7 @@ def _open_segment(log: FileLog, found: _Found, name: str, following: str) -> Non
         footer = read_footer(file, segment)
         _check_columns(file, footer)
     except CorruptionError:
-        _scan_segment(log, found, segment, following, data_end)
+        _Rebuild(log, found, segment, following, data_end).run()
         return
     footer.apply(segment)
     if footer.live:
@@ -692,120 +692,168 @@ def _find_salt(log: FileLog, segment: Segment, found: _Found) -> None:
             segment.salt = int.from_bytes(log.disk.random_bytes(4), "little")
 
 
-def _scan_segment(
-    log: FileLog, found: _Found, segment: Segment, following: str, data_end: int
-) -> None:
-    """Rebuild a segment's columns from its records. It has only zeros from `data_end` on, which may
+class _Rebuild:
+    """Fills a segment's columns from its records. It has only zeros from `data_end` on, which may
     be the end of a record."""
-    file = segment.file
-    assert file is not None
-    assert segment.ids is not None
-    assert segment.offsets is not None
-    ids = segment.ids
-    data = file.pread(0, data_end)
-    scan = _Scan(log, segment)
-    base, durable = found.durable
-    if base >= segment.base:
-        scan.durable = durable if base == segment.base else SEQUENCE_MAX
-    record = Record()
-    counts = RunCounts()
-    end = HEADER_SIZE
-    regions: list[tuple[int, int]] = []  # damaged, since the last whole record
-    last_ts = 0
-    ended = False
-    place_before = 0  # of the next message before these
-    limit = int(following[:20]) if following else SEQUENCE_MAX  # where the next segment begins
 
-    def set_aside(first: int, last: int) -> None:
+    def __init__(
+        self, log: FileLog, found: _Found, segment: Segment, following: str, data_end: int
+    ) -> None:
+        assert segment.file is not None
+        assert segment.ids is not None
+        assert segment.offsets is not None
+        self._log = log
+        self._found = found
+        self._segment = segment
+        self._following = following  # the name of the next segment
+        self._limit = int(following[:20]) if following else SEQUENCE_MAX  # where that begins
+        self._file = segment.file
+        self._ids, self._offsets = segment.ids, segment.offsets
+        self._data_end = data_end
+        self._data = segment.file.pread(0, data_end)
+        self._scan = _Scan(log, segment)
+        base, durable = found.durable
+        if base >= segment.base:
+            self._scan.durable = durable if base == segment.base else SEQUENCE_MAX
+        self._record = Record()
+        self._counts = RunCounts()
+        self._regions: list[tuple[int, int]] = []  # damaged, since the last whole record
+        self._place_before = 0  # of the next message before these
+        self._last_ts = 0  # of a record that is no message
+        self._ended = False  # whether the last one of these says that the segment was closed
+
+    def run(self) -> None:
+        """Go through the records, and tell what was found."""
+        at = HEADER_SIZE
+        after: int | None = at
+        while after is not None:
+            at = self._take_run(after)
+            after = self._take_one(at)
+        self._settle(at)
+
+    def _take_run(self, at: int) -> int:
+        """Take in messages that follow one another, and what says that they are durable; where the
+        first record is that is another one."""
+        segment, counts = self._segment, self._counts
+        end = read_run(
+            self._data, at, segment.salt, self._log.subjects, segment.base, self._ids,
+            self._offsets, counts,
+        )  # fmt: skip
+        if end > at and self._regions:
+            self._set_aside(1, 0)
+        if counts.committed > at:
+            self._scan.commits.append(counts.committed)
+            self._scan.prove(counts.durable)
+        return end
+
+    def _take_one(self, at: int) -> int | None:
+        """Take in the record at `at`, or pass it over; where to go on, None if nothing follows."""
+        segment, record = self._segment, self._record
+        end = decode(self._data, at, segment.salt, segment.base, record)
+        if not end:
+            return self._pass_damage(at)
+        if not self._may_be_here(at):
+            if at < self._scan.copies_end:
+                self._scan.search(at, end)
+            return self._pass_over(at, end)
+        self._close_gap(at)
+        if record.kind in (MESSAGE, ERASED):
+            return _take_place(self._scan, record, at, end)
+        # Its place says how many there were: what has no record was skipped, or is lost.
+        _fill_places(segment, record.seq, at)
+        if record.kind == COMMIT:
+            return at  # `read_run` takes it in, now that its place is the next one
+        _take_control(self._scan, record, at)
+        self._ended = record.kind == END
+        self._last_ts = max(self._last_ts, record.ts)
+        return end
+
+    def _may_be_here(self, at: int) -> bool:
+        """Whether the record at `at` says what can be, behind those before it."""
+        segment, record = self._segment, self._record
+        is_next = self._ids.size <= record.seq - segment.base <= PLACES_MAX
+        return is_next and _may_be(segment, record, at, self._limit)
+
+    # -- damage ----------------------------------------------------------------------------------
+
+    def _pass_damage(self, at: int) -> int | None:
+        """There is no whole record at `at`: where the next one is, None if there is none."""
+        scan, data = self._scan, self._data
+        end = next_whole(data, at, self._segment.salt, self._ids.size)
+        if end < 0:
+            if _end_of_bytes(data, at) == at or self._data_end == self._file.size():
+                return None
+            self._data_end = self._file.size()  # zeros may not be all that follows
+            self._data = self._file.pread(0, self._data_end)
+            return at
+        # The original of a copy lies in the damage, with the first bytes of what carries it.
+        may_be_copy = end - at >= length_at(data, end) + FIXED_SIZE
+        is_believed = end == at + length_at(data, at)
+        if at < scan.copies_end or (may_be_copy and not is_believed):
+            scan.search(at, end)
+        return self._pass_over(at, end)
+
+    def _pass_over(self, at: int, end: int) -> int:
+        """Count what lies from `at` up to `end` as damaged; the latter."""
+        if not self._regions:
+            self._place_before = self._ids.size
+        self._regions.append((at, end))
+        return end
+
+    def _close_gap(self, at: int) -> None:
+        """The record at `at` follows damage, or others than the one before it."""
+        first, last = self._segment.base + self._ids.size, self._record.seq - 1
+        if self._regions:
+            self._set_aside(first, last)
+        else:
+            self._scan.take_gap(at, first, last)
+
+    def _set_aside(self, first: int, last: int) -> None:
+        """What was damaged has cost the messages from `first` to `last`, or was torn."""
+        scan, regions, data = self._scan, self._regions, self._data
         start, after = regions[0][0], regions[-1][1]
         scan.damaged = scan.damaged or start < scan.durable
         scan.holes += [(start, first, last) for start, _ in regions if start >= scan.durable]
         may_be_torn = start >= scan.durable and not scan.distrusted
         if may_be_torn and _has_unwritten(data, start, after):
             part = data[start:after]
-            scan.torn.append(_Torn(start, part, place_before, first, last, is_end=False))
+            place = self._place_before
+            scan.torn.append(_Torn(start, part, place, first, last, is_end=False))
             regions.clear()
             return
         if start >= scan.durable:  # a crash does not leave that: nor what looks like it
             scan.distrusted = True
             scan.report(SEQUENCE_MAX)
-        _set_aside(log, segment, data, regions, first, last)
+        _set_aside(self._log, self._segment, data, regions, first, last)
 
-    def gap_before(first: int, last: int) -> None:
-        if regions:
-            set_aside(first, last)
-        else:
-            scan.take_gap(at, first, last)
+    # -- the end ---------------------------------------------------------------------------------
 
-    while True:
-        at = end
-        end = read_run(
-            data, at, segment.salt, log.subjects, segment.base, ids, segment.offsets, counts
-        )
-        if end > at and regions:
-            set_aside(1, 0)
-        if counts.committed > at:
-            scan.commits.append(counts.committed)
-            scan.prove(counts.durable)
-        at = end
-        end = decode(data, at, segment.salt, segment.base, record)
-        place = record.seq - segment.base
-        if not end:
-            end = next_whole(data, at, segment.salt, ids.size)
-            if end < 0:
-                used = _end_of_bytes(data, at)
-                if used == at or data_end == file.size():
-                    break
-                data_end = file.size()
-                data = file.pread(0, data_end)
-                end = at
-                continue
-            # The original of a copy lies in the damage, with the first bytes of what carries it.
-            may_be_copy = end - at >= length_at(data, end) + FIXED_SIZE
-            is_believed = end == at + length_at(data, at)
-            if at < scan.copies_end or (may_be_copy and not is_believed):
-                scan.search(at, end)
-            place_before = place_before if regions else ids.size
-            regions.append((at, end))
-        elif place > PLACES_MAX or place < ids.size or not _may_be(segment, record, at, limit):
-            if at < scan.copies_end:
-                scan.search(at, end)
-            place_before = place_before if regions else ids.size
-            regions.append((at, end))
-        elif record.kind in (MESSAGE, ERASED):
-            gap_before(segment.base + ids.size, record.seq - 1)
-            end = _take_place(scan, record, at, end)
+    def _settle(self, end: int) -> None:
+        """The records end at `end`: describe the segment, and see to it that it is durable."""
+        log, found, segment, scan = self._log, self._found, self._segment, self._scan
+        _settle_segment(log, segment, self._counts)
+        used = _end_of_bytes(self._data, end)
+        following = "" if self._ended else self._following
+        if _end_segment(scan, self._data, end, used, following) and not self._ended:
+            scan.holes.append((end, 1, 0))
+        scan.groups = self._counts.groups
+        scan.ended = self._ended
+        if scan.durable:
+            found.prove_all()
+        found.scans.append(scan)
+        found.take(segment, max(self._last_ts, self._counts.last_ts))
+        found.last_seq = max(found.last_seq, segment.base + self._ids.size - 1)
+        segment.written = segment.records_end = segment.referred = end
+        # A footer keeps damage from being found again.
+        ends = self._ended or scan.damaged or segment.format == 1
+        is_closed = bool(self._following) or (end_of(segment) >= segment.base and ends)
+        found.make_durable(scan, self._data, end, used, is_closed)
+        if is_closed:
+            segment.places = self._ids.size
+            segment.closed = True
+            found.unfooted.append(segment)
         else:
-            # Its place says how many there were: what has no record was skipped, or is lost.
-            gap_before(segment.base + ids.size, record.seq - 1)
-            _fill_places(segment, record.seq, at)
-            if record.kind == COMMIT:
-                end = at  # `read_run` takes it in, now that its place is the next one
-                continue
-            _take_control(scan, record, at)
-            ended = record.kind == END
-            last_ts = max(last_ts, record.ts)
-    _settle_segment(log, segment, counts)
-    if _end_segment(scan, data, at, used, "" if ended else following) and not ended:
-        scan.holes.append((at, 1, 0))
-    scan.groups = counts.groups
-    scan.ended = ended
-    if scan.durable:
-        found.prove_all()
-    found.scans.append(scan)
-    found.take(segment, max(last_ts, counts.last_ts))
-    found.last_seq = max(found.last_seq, segment.base + ids.size - 1)
-    segment.written = segment.records_end = segment.referred = at
-    # A footer keeps damage from being found again.
-    ends = ended or scan.damaged or segment.format == 1
-    is_closed = bool(following) or (end_of(segment) >= segment.base and ends)
-    found.make_durable(scan, data, at, used, is_closed)
-    if is_closed:
-        segment.places = ids.size
-        segment.closed = True
-        found.unfooted.append(segment)
-    else:
-        log.resume(segment)
+            log.resume(segment)
 
 
 def _may_be(segment: Segment, record: Record, at: int, limit: int) -> bool:
