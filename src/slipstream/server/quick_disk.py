@@ -20,9 +20,9 @@ class QuickDisk:
         self._seconds = 0.0  # what a small write takes, averaged
         self._since_probe = 0
 
-    def is_quick(self, seconds_max: float = INLINE_SECONDS_MAX) -> bool:
-        """Whether the next write may run on the loop, which has so long for one."""
-        if self._seconds <= seconds_max:
+    def is_quick(self) -> bool:
+        """Whether the next small write may run on the loop."""
+        if self._seconds <= INLINE_SECONDS_MAX:
             return True
         self._since_probe += 1
         if self._since_probe >= PROBE_EVERY and self._seconds < PROBED_SECONDS_MAX:

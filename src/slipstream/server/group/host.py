@@ -940,13 +940,16 @@ class GroupHost:
                 self._links.flush()
             if self._here is not None or (job := member.take_job()) is None:
                 return
-            if not self._writer.may_write_here(job, member.leads):
-                self._writer.start(job)
-            elif messages:
-                self._here = job
-                self._loop.call_soon(self._write_here)
+            if self._writer.may_write_here(job):
+                if messages:
+                    self._here = job
+                    self._loop.call_soon(self._write_here)
+                else:
+                    self._take_result(job.number, self._writer.write_here(job))
+            elif not member.leads and self._writer.may_await(job):
+                self._take_result(job.number, self._writer.write_awaited(job))
             else:
-                self._take_result(job.number, self._writer.write_here(job))
+                self._writer.start(job)
 
     def _settle(self, member: Member) -> None:
         """Tell those who wait."""

@@ -1,10 +1,10 @@
 """Has the jobs of a member written and synced, one behind the other: on a thread, or at once.
 
 A small job, which is one write and one sync of a few bytes, is done on the loop while the disk is
-quick (`quick_disk`): a follower answers in the turn in which it has read. It does larger jobs
-there, too; a leader hands these to a thread, since it hears the others meanwhile. Each other job
-goes to the thread, and so do those behind it until it is done. A disk that is slow so holds up some
-jobs on the loop, and no heartbeat after that.
+quick (`quick_disk`): a follower answers in the turn in which it has read. Each other job goes to a
+thread, and so do those behind it until it is done. A disk that is slow so holds up one job on the
+loop, and no heartbeat after that. A follower, which has nothing to say before its job is done,
+waits a moment for the thread: to be woken later takes longer than many a job.
 
 On a full disk a job waits on the thread until there is space, and all that follow wait behind it:
 nobody is told that they are durable before they are. What the disk is like is asked for with
@@ -21,16 +21,41 @@ from typing import TypeVar
 from slipstream.errors import DiskFullError
 from slipstream.group import DiskHealth, DiskJob
 from slipstream.server.group.store import GroupStore
-from slipstream.server.quick_disk import INLINE_SECONDS_MAX, QuickDisk
+from slipstream.server.quick_disk import QuickDisk
 
-INLINE_BYTES_MAX = 16 * 1024  # of a job that is done on the loop ...
-FOLLOWER_BYTES_MAX = 256 * 1024  # ... by a follower, which has nothing to say before it is done,
-FOLLOWER_SECONDS_MAX = 0.002  # ... and waits for a disk that takes so long on average
+INLINE_BYTES_MAX = 16 * 1024  # of a job that is done on the loop
+AWAITED_BYTES_MAX = 512 * 1024  # of a job for which the loop waits so long ...
+AWAITED_SECONDS = 0.005
+AWAITED_SECONDS_MAX = 0.002  # ... if jobs take no longer on average
 AGAIN_SECONDS = 0.5  # after a full disk has refused a job
 LATELY_SECONDS = 5.0  # after which what a job has taken says nothing of the disk as it is
 _WEIGHT = 0.2  # of the latest job in what jobs take
 
 _Result = TypeVar("_Result")
+
+
+class _Outcome:
+    """What becomes of a job, for a loop that waits for it; else it is told later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_given = threading.Event()
+        self._is_awaited = True
+        self._why: str | None = None
+
+    def give(self, why: str) -> bool:
+        """The job has ended; whether somebody waits to hear it."""
+        with self._lock:
+            self._why = why
+            self._is_given.set()
+            return self._is_awaited
+
+    def take(self, seconds: float) -> str | None:
+        """Why it has failed, or ""; None if it does not end in that time."""
+        self._is_given.wait(seconds)
+        with self._lock:
+            self._is_awaited = self._why is not None
+            return self._why
 
 
 class LogWriter:
@@ -60,13 +85,13 @@ class LogWriter:
         """What `action` gives, on the thread."""
         return await self._loop.run_in_executor(self._thread, action)
 
-    def may_write_here(self, job: DiskJob, leads: bool) -> bool:
-        """Whether a job is to be done by `write_here`; else by `start`. A leader has others to hear
-        meanwhile."""
-        bytes_max = INLINE_BYTES_MAX if leads else FOLLOWER_BYTES_MAX
-        if self._on_thread or not self._store.is_small(job, bytes_max):
-            return False
-        return self._quick.is_quick(INLINE_SECONDS_MAX if leads else FOLLOWER_SECONDS_MAX)
+    def may_write_here(self, job: DiskJob) -> bool:
+        """Whether a job is to be done by `write_here`; else by `start` or `write_awaited`."""
+        return (
+            not self._on_thread
+            and self._store.is_small(job, INLINE_BYTES_MAX)
+            and self._quick.is_quick()
+        )
 
     def write_here(self, job: DiskJob) -> str | None:
         """Do a job at once; why it has failed, or "". None: it was handed to the thread, because
@@ -85,7 +110,24 @@ class LogWriter:
     def start(self, job: DiskJob) -> None:
         """Have the thread do a job."""
         self._on_thread += 1
-        self._thread.submit(self._run, job)
+        self._thread.submit(self._run, job, None)
+
+    def may_await(self, job: DiskJob) -> bool:
+        """Whether it is worth a moment to wait for a job that the thread does."""
+        is_next = not self._on_thread and self._store.is_small(job, AWAITED_BYTES_MAX)
+        return is_next and self._seconds <= AWAITED_SECONDS_MAX
+
+    def write_awaited(self, job: DiskJob) -> str | None:
+        """Have the thread do a job, and wait for it, but no more than a moment; why it has failed,
+        or "". None: it is not done yet."""
+        outcome = _Outcome()
+        self._on_thread += 1
+        self._thread.submit(self._run, job, outcome)
+        found = outcome.take(AWAITED_SECONDS)
+        if found is None:
+            return None
+        self._on_thread -= 1
+        return found
 
     @property
     def is_full(self) -> bool:
@@ -118,8 +160,8 @@ class LogWriter:
 
     # -- on the thread ---------------------------------------------------------------------------
 
-    def _run(self, job: DiskJob) -> None:
-        is_small = self._store.is_small(job, FOLLOWER_BYTES_MAX)
+    def _run(self, job: DiskJob, outcome: "_Outcome | None") -> None:
+        is_small = self._store.is_small(job, INLINE_BYTES_MAX)
         while not self._is_closing.is_set():
             try:
                 why, seconds = self._write(job)
@@ -128,8 +170,9 @@ class LogWriter:
                 self._is_closing.wait(AGAIN_SECONDS)
                 continue
             self.waits_for_space = False
-            seconds = seconds if is_small else -1.0
-            self._loop.call_soon_threadsafe(self._done, job.number, why, seconds)
+            if outcome is None or not outcome.give(why):
+                seconds = seconds if is_small else -1.0
+                self._loop.call_soon_threadsafe(self._done, job.number, why, seconds)
             return
 
     def _look(self) -> None:
