@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from slipstream.log.disk import OsDisk
-from slipstream.log.file_log import FileLog
-from slipstream.log.record import COMMIT_SIZE, MESSAGE, Record
+from slipstream.log.file_log import PIECE_BYTES, FileLog
+from slipstream.log.record import COMMIT_SIZE, MESSAGE, Record, length_at
 from slipstream.log.recovery import open_log
 from slipstream.log.segment import HEADER_SIZE, decode_header, scan_records
-from slipstream.testing.simulated_disk import SimulatedDisk
+from slipstream.testing.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.log.storing import body_of, commit, fill, opened, put, readable
 
 SEGMENT = 2_000  # about fourteen messages
@@ -437,3 +437,46 @@ def test_what_a_start_could_not_sync_is_written_again_by_the_next_one(
     commit(log)
     disk.crash()
     assert readable(reopen(disk)) == [1, 2, 3, 4]
+
+
+class Appending(SimulatedDisk):
+    """A disk that notes what was appended to segments at once."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.appended: list[bytes] = []
+
+    def open(self, path: str) -> SimulatedFile:
+        file = super().open(path)
+        append = file.append
+
+        def noting(data: bytes) -> None:
+            if path.endswith(".seg"):
+                self.appended.append(data)
+            append(data)
+
+        file.append = noting  # type: ignore[method-assign]
+        return file
+
+
+def test_a_large_batch_is_appended_in_pieces_of_whole_records() -> None:
+    disk = Appending()
+    log = opened(disk, 64 * 1024 * 1024)
+    sizes = [100, PIECE_BYTES // 3, 2 * PIECE_BYTES, 20, PIECE_BYTES // 2, PIECE_BYTES // 2 + 1]
+    for seq, size in enumerate(sizes, 1):
+        put(log, b"s", body_of(seq, size))
+    commit(log)
+    pieces = [data for data in disk.appended if len(data) > HEADER_SIZE]
+    assert len(pieces) > 3
+    for piece in pieces:
+        at = count = 0
+        while at < len(piece):
+            at += length_at(piece, at)
+            count += 1
+        assert at == len(piece)
+        assert count == 1 or len(piece) <= PIECE_BYTES
+    disk.crash()
+    log = opened(disk, 64 * 1024 * 1024)
+    record = Record()
+    found = [len(record.body()) for seq in range(1, 7) if log.read(seq, record)]
+    assert found == sizes

@@ -19,6 +19,9 @@ from slipstream.log.os_file import Buffers, OsFile, data_end, flush_many, forget
 
 SYNCED_EACH_MAX = 16  # files that are synced one by one
 PUT_MAX = 1024 * 1024  # bytes of a file that leaves for other servers in one piece
+# Bytes that other servers have as they were appended or written at once, or have none of, also
+# where the lead of a group changes in between: what is larger had better be cut by who knows where.
+WHOLE_MAX = 16 * 1024 * 1024
 READ_BYTES = 64 * 1024  # of a file at once: most that are read as a whole are small
 
 

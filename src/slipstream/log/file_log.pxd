@@ -4,7 +4,7 @@ from slipstream.log.base cimport Block, Log
 from slipstream.log.columns cimport Column
 from slipstream.log.counts cimport Counts
 from slipstream.log.durability cimport SyncBatch
-from slipstream.log.record cimport Portion, Record, encode, encode_number
+from slipstream.log.record cimport Portion, Record, encode, encode_number, length_at
 from slipstream.log.segment cimport Segment
 from slipstream.log.segment_bytes cimport EntryCopies, SegmentCopy
 from slipstream.log.segment_reader cimport SegmentReader
@@ -152,6 +152,8 @@ cdef class FileLog(Log):
     cdef _tell_later(self, unsigned long long first, unsigned long long count)
 
 
+@cython.locals(start=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
+cdef list _in_pieces(bytes data)
 @cython.locals(low="unsigned int", high="unsigned int")
 cdef unsigned int _number_at(bytes data, Py_ssize_t at) except? 0
 cdef bint _is_before(unsigned long long base, Py_ssize_t at, unsigned long long other_base, Py_ssize_t other_at) noexcept

@@ -48,6 +48,7 @@ from slipstream.log.record import (
     Record,
     encode,
     encode_number,
+    length_at,
 )
 from slipstream.log.segment import (
     HEADER_SIZE,
@@ -85,6 +86,8 @@ CLOSE_EARLY: _int = 4
 SPARE_PART: _int = 4  # the next one's file is made with so much room
 ROOM_FROM: _int = 64  # where so much is reserved, more is ahead of time ...
 ROOM_PART: _int = 8  # ... when less than this is left
+# Of what is appended at once, about: no more than a disk of a group leaves whole (`WHOLE_MAX`).
+PIECE_BYTES: _int = 4 * 1024 * 1024
 SEARCHES_MAX: _int = 1024  # that go on where they were, or as many as wait for the disk
 
 
@@ -497,7 +500,11 @@ class FileLog(Log):
         failure: Exception | None = None
         if not self.failed:  # else it would be put where the file ends, before its place
             try:
-                segment.file.append(data)
+                if len(data) <= PIECE_BYTES:
+                    segment.file.append(data)
+                else:
+                    for piece in _in_pieces(data):
+                        segment.file.append(piece)
             except (OSError, DiskFullError) as error:
                 failure = error
         # Not before: a checkpoint, on its thread, takes it that the file has what it finds there.
@@ -1203,6 +1210,20 @@ def end_of(segment: Segment) -> _int:
     """The last sequence that a segment answers for."""
     places: _int = segment.places if segment.ids is None else segment.ids.size
     return max(segment.last_seq, segment.base + places - 1)
+
+
+def _in_pieces(data: bytes) -> list[bytes]:
+    """Records in pieces of several, or of one that is large."""
+    pieces = []
+    start = at = 0
+    while at < len(data):
+        end = at + length_at(data, at)
+        if start < at and end - start > PIECE_BYTES:
+            pieces.append(data[start:at])
+            start = at
+        at = end
+    pieces.append(data[start:])
+    return pieces
 
 
 def _number_at(data: bytes, at: _int) -> _int:

@@ -104,8 +104,46 @@ async def test_a_server_with_damaged_files_gets_whole_ones(
         found = await everything_when_led_by(group, nc, follower)
         assert found[:COUNT] == [b"%d" % number for number in range(COUNT)]
     assert FETCHED in follower.log
+    await all_have_the_same_files(group)
+
+
+async def all_have_the_same_files(group: ServedGroup) -> None:
     leader = await group.leader()
     for other in group.others(leader):
         await until(
             lambda other=other: other.files == leader.files, "all servers have the same files"
         )
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_is_damaged_on_all_servers_keeps_none_from_leading(
+    group: ServedGroup, restarts: bool
+) -> None:
+    async with group.client() as nc:
+        js = nc.jetstream()
+        await js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
+        for number in range(COUNT):
+            await js.publish("s.a", b"%d" % number)
+        first = await group.leader()
+        await first.end(signal.SIGTERM)  # what the commit log holds goes where it belongs
+        await first.start()
+        await all_have_the_same_files(group)
+        for server in group.servers:
+            await all_is_noted(nc, server)
+    for server in group.servers:
+        await server.end()
+    for server in group.servers:
+        damage_all((server.directory / "store").glob("files/jetstream/*/S/msgs/*.seg"))
+        await server.start()
+    if restarts:
+        await until(lambda: any(FETCHED in one.log for one in group.servers), "one has found it")
+        for server in group.servers:
+            await server.end()
+        for server in group.servers:
+            await server.start()
+    await group.leader()
+    async with group.client() as nc:
+        found = await everything_when_led_by(group, nc, await group.leader())
+        assert len(found) >= COUNT - 2  # a bit has turned in one message, on each server
+        await nc.jetstream().publish("s.a", b"more")
+    await all_have_the_same_files(group)

@@ -39,9 +39,12 @@ class Entries:
     def apply(self) -> None:
         """All that wait, as each server of the group does."""
         while self.waiting:
-            body, future = self.waiting.pop(0)
-            self.directory.apply(self.directory.applied + 1, body)
-            future.set_result(None)
+            self.apply_next()
+
+    def apply_next(self) -> None:
+        body, future = self.waiting.pop(0)
+        self.directory.apply(self.directory.applied + 1, body)
+        future.set_result(None)
 
     def fail(self) -> None:
         """The first one that waits has failed."""
@@ -217,6 +220,7 @@ def test_what_is_larger_than_an_entry_makes_several(
     entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_disk, "ENTRY_BYTES", 1000)
+    monkeypatch.setattr(group_disk, "WHOLE_MAX", 1000)
     file = entries.disk.open(f"{entries.root}/a")
     data = bytes(range(256)) * 20
     file.append(data)
@@ -225,6 +229,25 @@ def test_what_is_larger_than_an_entry_makes_several(
     file.sync()
     assert max(entries.sizes) < 2200
     assert (Path(entries.root) / "a").read_bytes() == data + b"y" * 200
+
+
+def test_what_is_appended_at_once_is_in_the_files_as_a_whole_or_not_at_all(
+    entries: Entries,
+) -> None:
+    file = entries.disk.open(f"{entries.root}/a")
+    first, second = b"x" * (group_disk.ENTRY_BYTES - 1), b"y" * (2 * group_disk.ENTRY_BYTES)
+    entries.is_held = True
+    file.append(first)
+    file.append(second)
+    file.append(b"z")
+    file.flush()
+    found = []
+    while entries.waiting:
+        entries.apply_next()
+        found.append((Path(entries.root) / "a").read_bytes())
+    assert found[-1] == first + second + b"z"
+    assert {*found} <= {b"", first, first + second, found[-1]}
+    assert len(found) > 1
 
 
 def test_who_writes_more_than_may_be_under_way_waits(
@@ -555,6 +578,7 @@ def test_a_file_that_is_too_large_to_be_put_makes_several_entries(
     """Such as what a crash has torn off, and is set aside: one entry with all of it is taken by no
     group, whoever leads."""
     monkeypatch.setattr(group_disk, "ENTRY_BYTES", 1024 * 1024)
+    monkeypatch.setattr(group_disk, "WHOLE_MAX", 1024 * 1024)
     large = b"x" * (PUT_MAX * 3 + 1)
     for write in (write_file, replace_file):
         path = f"{entries.root}/{write.__name__}"

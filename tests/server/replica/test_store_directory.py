@@ -122,6 +122,21 @@ def test_clients_find_who_has_led_also_after_a_restart() -> None:
     assert StoreDirectory(disk, ROOT, 1).clients == {"n1": "h:4222"}
 
 
+def test_who_refuses_to_lead_over_damage_is_known_until_somebody_leads() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, ROOT, 0)
+    for index, name in enumerate(["n1", "n2", "n1"], 1):
+        directory.apply(index, encode_operations([Operation(Kind.REFUSES, name)]))
+    assert directory.refusing == {"n1", "n2"}
+    directory.keep()
+    again = StoreDirectory(disk, ROOT, 3)
+    assert again.refusing == {"n1", "n2"}
+    again.apply(4, encode_operations([Operation(Kind.REFUSES, "")]))
+    again.keep()
+    assert not again.refusing
+    assert not StoreDirectory(disk, ROOT, 4).refusing
+
+
 def test_a_disk_that_was_full_has_space_once_a_file_could_have_room() -> None:
     disk = SimulatedDisk(Random(1))
     directory = StoreDirectory(disk, ROOT, 0)

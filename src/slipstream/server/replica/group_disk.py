@@ -38,10 +38,12 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from slipstream.errors import DiskFullError, StorageError
-from slipstream.log.disk import PUT_MAX, Disk, File
+from slipstream.log.disk import PUT_MAX, WHOLE_MAX, Disk, File
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 
-ENTRY_BYTES = 4 * 1024 * 1024  # of one entry, about; what is more makes several
+# Of one entry, about; what is more makes several. What was written at once stays in one, up to
+# `WHOLE_MAX`: a lead that ends in between must not leave half a record, which looks like damage.
+ENTRY_BYTES = 4 * 1024 * 1024
 UNDER_WAY_BYTES = 24 * 1024 * 1024  # of entries that nobody has an answer to; who writes more waits
 PENDING_MAX = 1024  # paths, after which those are forgotten of which all is applied
 NAME_BYTES_MAX = 255  # of a file or directory, without those above it
@@ -121,8 +123,8 @@ class GroupDisk:
         with self._lock:
             number = self._number
             path = self.path_of(file.path)
-            for start in range(0, len(data) if file.is_there else 0, ENTRY_BYTES):
-                part = data if len(data) <= ENTRY_BYTES else data[start : start + ENTRY_BYTES]
+            for start in range(0, len(data) if file.is_there else 0, WHOLE_MAX):
+                part = data if len(data) <= WHOLE_MAX else data[start : start + WHOLE_MAX]
                 self._operations.append(Operation(Kind.WRITE, path, part, offset + start))
                 self._bytes += len(part) + len(path) + _HEAD_BYTES
                 number = self._number

@@ -36,6 +36,7 @@ from slipstream.server.replica.follower_scrub import FollowerScrub
 from slipstream.server.replica.follower_view import FollowerView, idle_monitor
 from slipstream.server.replica.group_disk import GroupDisk
 from slipstream.server.replica.group_view import GroupView
+from slipstream.server.replica.operations import Kind, Operation, encode_operations
 from slipstream.server.replica.relay import Relay
 from slipstream.server.replica.replica import Replica
 from slipstream.server.replica.store_directory import StoreDirectory
@@ -601,6 +602,8 @@ class GroupServer:
         assert server.runtime is not None
         relay.answer_here(server.runtime.accept)
         await asyncio.wrap_future(announced)
+        if replica.directory.refusing:
+            await self._tell_who_refuses(replica, "")
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
 
     async def _follow(self) -> None:
@@ -624,13 +627,17 @@ class GroupServer:
 
     def _may_refuse(self) -> bool:
         """Whether damage is a reason to have another server lead, on any thread. It is not where no
-        other one is, and not again and again: then others have the same damage, and what can be
-        read is worth more."""
+        other one is, or all others have refused to, and not again and again: then others have the
+        same damage, and what can be read is worth more."""
         replica = self._replica
-        servers = len(replica.host.members) if replica is not None else 1
+        if replica is None or replica.directory is None:
+            return False
+        servers = {*replica.host.members}
+        if servers <= {replica.host.name, *replica.directory.refusing}:
+            return False
         now = time.monotonic()
         self._refusals = [at for at in self._refusals if at > now - REFUSALS_SECONDS]
-        if servers < 2 or len(self._refusals) >= servers:
+        if len(self._refusals) >= len(servers):
             return False
         self._refusals.append(now)
         return True
@@ -645,11 +652,20 @@ class GroupServer:
         loop = asyncio.get_running_loop()
         try:
             if replica.leads:
+                await self._tell_who_refuses(replica, replica.host.name)
                 await replica.hand_over()
                 await self._led_no_more(replica)
             await loop.run_in_executor(None, replica.renew)
         except (Error, TimeoutError) as error:
             self.log.error(f"No other server leads, which could send its files: {error}")
+
+    async def _tell_who_refuses(self, replica: Replica, name: str) -> None:
+        """Have all servers know that one refuses to lead over damage; "": none does any more. Else
+        each of them could leave it to the others, who have the same damage. Raises `Error`,
+        TimeoutError."""
+        body = encode_operations([Operation(Kind.REFUSES, name)])
+        async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+            await asyncio.wrap_future(replica.submit(body))
 
     def _followed_directory(self) -> StoreDirectory | None:
         """The files here while this server follows, and has all of them; else None."""

@@ -36,6 +36,9 @@ class Kind(IntEnum):
     # In copies alone, not in entries (`store_copy`):
     HELD = 9  # a file that their receiver has
     AHEAD = 10  # the files may have some of what the entries up to `offset` say
+    # In entries: the server that `path` names does not lead, over damage in its files; with "" one
+    # leads whose files can be read.
+    REFUSES = 11
 
 
 class Operation(NamedTuple):

@@ -59,6 +59,7 @@ class Applied(msgspec.Struct, frozen=True):
     tokens: dict[str, str] = {}  # ... and with what others prove that they bring clients there
     is_doubtful: bool = False  # the files may not be those of this entry: all are to be replaced
     ahead: int = 0  # index up to which they may have some of what later entries say
+    refusing: list[str] = []  # who would not lead over damage, since somebody did
 
 
 class StoreDirectory:
@@ -101,6 +102,8 @@ class StoreDirectory:
         self._files: dict[str, File] = {}  # that were written to, the latest last
         self._clients = dict(self._noted.clients)
         self._tokens = dict(self._noted.tokens)
+        # Who would not lead over damage, since somebody did: their files are no better than these.
+        self.refusing = frozenset(self._noted.refusing)  # replaced, and so read on any thread
         self._note_lock = threading.Lock()  # for renames and what is noted; taken before
         self._apply_lock = threading.RLock()  # the one for all else that entries do
 
@@ -188,6 +191,9 @@ class StoreDirectory:
         kind, path = operation.kind, f"{self.root}/{operation.path}"
         if kind is Kind.LEADS:
             self._lead(operation)
+            return
+        if kind is Kind.REFUSES:
+            self.refusing = self.refusing | {operation.path} if operation.path else frozenset()
             return
         if kind is Kind.REMOVE:
             self._changes.forget(operation.path)
@@ -374,6 +380,7 @@ class StoreDirectory:
             self._replace_files()
             for operation in arriving.leads:
                 self._lead(operation)
+            self.refusing = frozenset()
             self._touched, self._changes = Touched(), Changes(arriving.index)
             self.applied = self._half = arriving.index
             self._strict_after = max(arriving.index, arriving.ahead)
@@ -452,7 +459,8 @@ class StoreDirectory:
             is_doubtful = self.is_doubtful
         number = self._noted.number + 1
         ahead = self._strict_after if self._strict_after > index else 0
-        noted = Applied(number, index, self.clients, self.tokens, is_doubtful, ahead)
+        refusing = sorted(self.refusing)
+        noted = Applied(number, index, self.clients, self.tokens, is_doubtful, ahead, refusing)
         content = msgspec.json.encode(noted)
         name = f"{self.path}/{_COPIES[noted.number % 2]}"
         is_new = not self._disk.exists(name)
