@@ -22,7 +22,7 @@ from slipstream.testing.simulated_engines import Host, SimulatedEngines
 from slipstream.testing.simulated_group import Server
 
 SECONDS = 6
-SEEDS_UNTIL_FOUND = 150
+SEEDS_UNTIL_FOUND = 300
 
 SEEN = ("durable:", "linearizable:", "history:", "position:", "once:", "order:", "removed:")
 
