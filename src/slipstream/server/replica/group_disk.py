@@ -44,7 +44,9 @@ from slipstream.server.replica.operations import Kind, Operation, encode_operati
 # Of one entry, about; what is more makes several. What was written at once stays in one, up to
 # `WHOLE_MAX`: a lead that ends in between must not leave half a record, which looks like damage.
 ENTRY_BYTES = 4 * 1024 * 1024
-UNDER_WAY_BYTES = 24 * 1024 * 1024  # of entries that nobody has an answer to; who writes more waits
+# Of entries that nobody has an answer to; who writes more waits. Two of the largest, and less than
+# a host lets wait (`WAITING_MAX`).
+UNDER_WAY_BYTES = 48 * 1024 * 1024
 PENDING_MAX = 1024  # paths, after which those are forgotten of which all is applied
 NAME_BYTES_MAX = 255  # of a file or directory, without those above it
 _HEAD_BYTES = 24  # of an operation, about, beside its path and its data

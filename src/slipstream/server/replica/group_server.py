@@ -48,7 +48,8 @@ SWITCH_SECONDS = 0.0005  # after which a busy thread lets another one run
 ABOUT_EVERY_SECONDS = 2.0  # a follower says what is true of it
 DROP_SECONDS = 2.0  # after which the memory of a lead that has ended is given back
 HAND_OVER_SECONDS_MAX = 2.0  # for another server to lead, when this one stops
-REFUSALS_SECONDS = 600.0  # damage is refused as often as there are servers, in this time
+REFUSALS_SECONDS = 600.0  # damage is refused as often as there are servers, in this time ...
+REFUSAL_SECONDS = 10.0  # ... not counting those that follow so soon: others may be slow to lead
 
 
 class GroupLead:
@@ -417,11 +418,13 @@ class GroupServer:
         """Wait until this server does not lead. Where it is about to end, until another one does:
         in a group of two that one needs what this one says to it. Raises TimeoutError."""
         assert self._news is not None
-        async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-            while replica.leads or (self._stops and not replica.leader_url):
-                self._news.clear()
-                await self._news.wait()
-        self._news.set()
+        try:
+            async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                while replica.leads or (self._stops and not replica.leader_url):
+                    self._news.clear()
+                    await self._news.wait()
+        finally:  # whatever has come of it: who follows the news has not seen what came meanwhile
+            self._news.set()
 
     async def _end(self) -> None:
         if self._endpoints is not None:
@@ -602,8 +605,8 @@ class GroupServer:
         assert server.runtime is not None
         relay.answer_here(server.runtime.accept)
         await asyncio.wrap_future(announced)
-        if replica.directory.refusing:
-            await self._tell_who_refuses(replica, "")
+        if replica.directory.refusing:  # where that is lost, the next one to lead says it
+            self._say_who_refuses(replica, "")
         self.log.info(f"Leads since {time.perf_counter() - begin:.3f} s")
 
     async def _follow(self) -> None:
@@ -639,7 +642,8 @@ class GroupServer:
         self._refusals = [at for at in self._refusals if at > now - REFUSALS_SECONDS]
         if len(self._refusals) >= len(servers):
             return False
-        self._refusals.append(now)
+        if not self._refusals or now > self._refusals[-1] + REFUSAL_SECONDS:
+            self._refusals.append(now)
         return True
 
     async def _renew(self, replica: Replica) -> None:
@@ -649,23 +653,34 @@ class GroupServer:
         if not damage:
             return
         self.log.error(f"Damage in the files here: {damage}; they are fetched from another server")
-        loop = asyncio.get_running_loop()
         try:
-            if replica.leads:
-                await self._tell_who_refuses(replica, replica.host.name)
-                await replica.hand_over()
-                await self._led_no_more(replica)
-            await loop.run_in_executor(None, replica.renew)
+            await self._leave_over_damage(replica)
         except (Error, TimeoutError) as error:
+            if replica.leads:
+                self.log.error(f"No other server leads, which could send its files: {error!r}")
+                return
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, replica.renew)
+        except Error as error:
             self.log.error(f"No other server leads, which could send its files: {error}")
 
-    async def _tell_who_refuses(self, replica: Replica, name: str) -> None:
-        """Have all servers know that one refuses to lead over damage; "": none does any more. Else
-        each of them could leave it to the others, who have the same damage. Raises `Error`,
+    async def _leave_over_damage(self, replica: Replica) -> None:
+        """Have another server lead, whether or not the others hear why. Raises `Error`,
         TimeoutError."""
-        body = encode_operations([Operation(Kind.REFUSES, name)])
-        async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-            await asyncio.wrap_future(replica.submit(body))
+        if replica.leads:
+            try:
+                async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
+                    await asyncio.wrap_future(self._say_who_refuses(replica, replica.host.name))
+            except (Error, TimeoutError) as error:
+                self.log.error(f"Others may not know that this server refuses to lead: {error!r}")
+        if replica.leads:
+            await replica.hand_over()
+            await self._led_no_more(replica)
+
+    def _say_who_refuses(self, replica: Replica, name: str) -> "Future[None]":
+        """Have all servers know that one refuses to lead over damage; "": none does any more. Else
+        each of them could leave it to the others, who have the same damage."""
+        return replica.submit(encode_operations([Operation(Kind.REFUSES, name)]))
 
     def _followed_directory(self) -> StoreDirectory | None:
         """The files here while this server follows, and has all of them; else None."""
