@@ -14,9 +14,9 @@ nobody is told that they are durable before they are. What the disk is like is a
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from slipstream.errors import DiskFullError
 from slipstream.group import DiskHealth, DiskJob
@@ -34,28 +34,12 @@ _WEIGHT = 0.2  # of the latest job in what jobs take
 _Result = TypeVar("_Result")
 
 
-class _Outcome:
-    """What becomes of a job, for a loop that waits for it; else it is told later."""
+class _Done(NamedTuple):
+    """A job that the thread has done."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_given = threading.Event()
-        self._is_awaited = True
-        self._why: str | None = None
-
-    def give(self, why: str) -> bool:
-        """The job has ended; whether somebody waits to hear it."""
-        with self._lock:
-            self._why = why
-            self._is_given.set()
-            return self._is_awaited
-
-    def take(self, seconds: float) -> str | None:
-        """Why it has failed, or ""; None if it does not end in that time."""
-        self._is_given.wait(seconds)
-        with self._lock:
-            self._is_awaited = self._why is not None
-            return self._why
+    number: int
+    why: str  # it has failed
+    seconds: float  # it took; less than 0 where that says nothing of small jobs
 
 
 class LogWriter:
@@ -110,8 +94,11 @@ class LogWriter:
 
     def start(self, job: DiskJob) -> None:
         """Have the thread do a job."""
+        self._begin(job).add_done_callback(self._tell)
+
+    def _begin(self, job: DiskJob) -> "Future[_Done | None]":
         self._on_thread += 1
-        self._thread.submit(self._run, job, None)
+        return self._thread.submit(self._run, job)
 
     def may_await(self, job: DiskJob) -> bool:
         """Whether it is worth a moment to wait for a job that the thread does."""
@@ -121,14 +108,13 @@ class LogWriter:
     def write_awaited(self, job: DiskJob) -> str | None:
         """Have the thread do a job, and wait for it, but no more than a moment; why it has failed,
         or "". None: it is not done yet."""
-        outcome = _Outcome()
-        self._on_thread += 1
-        self._thread.submit(self._run, job, outcome)
-        found = outcome.take(AWAITED_SECONDS)
-        if found is None:
+        future = self._begin(job)
+        try:
+            done = future.result(AWAITED_SECONDS)
+        except TimeoutError:
+            future.add_done_callback(self._tell)
             return None
-        self._on_thread -= 1
-        return found
+        return self._end(done) if done is not None else None
 
     @property
     def is_full(self) -> bool:
@@ -161,7 +147,8 @@ class LogWriter:
 
     # -- on the thread ---------------------------------------------------------------------------
 
-    def _run(self, job: DiskJob, outcome: "_Outcome | None") -> None:
+    def _run(self, job: DiskJob) -> _Done | None:
+        """Do a job; None if this is closed before."""
         is_small = self._store.is_small(job, INLINE_BYTES_MAX)
         while not self._is_closing.is_set():
             try:
@@ -171,10 +158,14 @@ class LogWriter:
                 self._is_closing.wait(AGAIN_SECONDS)
                 continue
             self.waits_for_space = False
-            if outcome is None or not outcome.give(why):
-                seconds = seconds if is_small else -1.0
-                self._loop.call_soon_threadsafe(self._done, job.number, why, seconds)
-            return
+            return _Done(job.number, why, seconds if is_small else -1.0)
+        return None
+
+    def _tell(self, future: "Future[_Done | None]") -> None:
+        """A job has ended for which nobody waits, or which is not begun any more."""
+        done = None if future.cancelled() else future.result()
+        if done is not None:
+            self._loop.call_soon_threadsafe(self._hear, done)
 
     def _look(self) -> None:
         try:
@@ -187,11 +178,15 @@ class LogWriter:
     def _looked(self) -> None:
         self._on_thread -= 1
 
-    def _done(self, number: int, why: str, seconds: float) -> None:
+    def _hear(self, done: _Done) -> None:
+        self._written(done.number, self._end(done))
+
+    def _end(self, done: _Done) -> str:
+        """The thread is free again; why the job has failed."""
         self._on_thread -= 1
-        if seconds >= 0:
-            self._quick.note(seconds)
-        self._written(number, why)
+        if done.seconds >= 0:
+            self._quick.note(done.seconds)
+        return done.why
 
     # -- on either -------------------------------------------------------------------------------
 
