@@ -655,27 +655,26 @@ class GroupServer:
         self.log.error(f"Damage in the files here: {damage}; they are fetched from another server")
         try:
             await self._leave_over_damage(replica)
-        except (Error, TimeoutError) as error:
-            if replica.leads:
-                self.log.error(f"No other server leads, which could send its files: {error!r}")
-                return
-        try:
             await asyncio.get_running_loop().run_in_executor(None, replica.renew)
-        except Error as error:
-            self.log.error(f"No other server leads, which could send its files: {error}")
+        except (Error, TimeoutError) as error:
+            self.log.error(f"No other server leads, which could send its files: {error!r}")
 
     async def _leave_over_damage(self, replica: Replica) -> None:
-        """Have another server lead, whether or not the others hear why. Raises `Error`,
-        TimeoutError."""
+        """Have another server lead, whether or not the others hear why. Raises `Error` and
+        TimeoutError if this one leads still."""
         if replica.leads:
             try:
                 async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
                     await asyncio.wrap_future(self._say_who_refuses(replica, replica.host.name))
             except (Error, TimeoutError) as error:
                 self.log.error(f"Others may not know that this server refuses to lead: {error!r}")
-        if replica.leads:
-            await replica.hand_over()
-            await self._led_no_more(replica)
+        try:
+            if replica.leads:
+                await replica.hand_over()
+                await self._led_no_more(replica)
+        except (Error, TimeoutError):
+            if replica.leads:
+                raise
 
     def _say_who_refuses(self, replica: Replica, name: str) -> "Future[None]":
         """Have all servers know that one refuses to lead over damage; "": none does any more. Else
