@@ -57,20 +57,35 @@ def noted(server: Served) -> list[bytes]:
     return [path.read_bytes() for path in sorted(server.directory.glob("store/applied.?"))]
 
 
+async def all_have_the_same_files(group: ServedGroup) -> Served:
+    """The leader, once the others have what it has."""
+    leader = await group.leader()
+    for other in group.others(leader):
+        await until(
+            lambda other=other: other.files == leader.files, "all servers have the same files"
+        )
+    return leader
+
+
+async def all_is_stored(group: ServedGroup, nc: Any) -> Served:
+    """Store messages; the leader, once what the commit log has of them is where it belongs, and all
+    servers have the same files."""
+    js = nc.jetstream()
+    await js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
+    for number in range(COUNT):
+        await js.publish("s.a", b"%d" % number)
+    first = await group.leader()
+    await first.end(signal.SIGTERM)
+    await first.start()
+    return await all_have_the_same_files(group)
+
+
 @asynccontextmanager
 async def damaged_follower(group: ServedGroup, pattern: str) -> AsyncIterator[tuple[Any, Served]]:
     """A client, and a follower that has started on damaged files. Nobody has read them yet."""
     async with group.client() as nc:
-        js = nc.jetstream()
-        await js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
-        for number in range(COUNT):
-            await js.publish("s.a", b"%d" % number)
-        first = await group.leader()
-        await first.end(signal.SIGTERM)  # what the commit log holds goes where it belongs
-        await first.start()
-        leader = await group.leader()
+        leader = await all_is_stored(group, nc)
         follower = group.others(leader)[0]
-        await until(lambda: follower.files == leader.files, "all servers have the same files")
         await all_is_noted(nc, follower)
         await follower.end()
         damage_all((follower.directory / "store").glob(pattern))
@@ -107,27 +122,12 @@ async def test_a_server_with_damaged_files_gets_whole_ones(
     await all_have_the_same_files(group)
 
 
-async def all_have_the_same_files(group: ServedGroup) -> None:
-    leader = await group.leader()
-    for other in group.others(leader):
-        await until(
-            lambda other=other: other.files == leader.files, "all servers have the same files"
-        )
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_what_is_damaged_on_all_servers_keeps_none_from_leading(
     group: ServedGroup, restarts: bool
 ) -> None:
     async with group.client() as nc:
-        js = nc.jetstream()
-        await js.create_stream(StreamConfig(name="S", subjects=["s.>"]))
-        for number in range(COUNT):
-            await js.publish("s.a", b"%d" % number)
-        first = await group.leader()
-        await first.end(signal.SIGTERM)  # what the commit log holds goes where it belongs
-        await first.start()
-        await all_have_the_same_files(group)
+        await all_is_stored(group, nc)
         for server in group.servers:
             await all_is_noted(nc, server)
     for server in group.servers:
