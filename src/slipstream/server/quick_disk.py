@@ -11,7 +11,6 @@ PROBED_SECONDS_MAX = 0.005  # ... unless they take longer than this, on average
 _COUNTED_SECONDS_MAX = 0.01  # what takes longer counts as this, so that it is forgotten again
 _WEIGHT = 0.1
 LONG_SECONDS = INLINE_SECONDS_MAX / _WEIGHT
-PATIENT_SECONDS_MAX = _COUNTED_SECONDS_MAX * _WEIGHT  # for who has nothing else to do
 
 
 class QuickDisk:
@@ -21,10 +20,9 @@ class QuickDisk:
         self._seconds = 0.0  # what a small write takes, averaged
         self._since_probe = 0
 
-    def is_quick(self, seconds_max: float = INLINE_SECONDS_MAX) -> bool:
-        """Whether the next small write may run on the loop, which has so long for one on average:
-        no more than one that takes long adds to that (`PATIENT_SECONDS_MAX`)."""
-        if self._seconds <= seconds_max:
+    def is_quick(self) -> bool:
+        """Whether the next small write may run on the loop."""
+        if self._seconds <= INLINE_SECONDS_MAX:
             return True
         self._since_probe += 1
         if self._since_probe >= PROBE_EVERY and self._seconds < PROBED_SECONDS_MAX:

@@ -69,7 +69,7 @@ async def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 async def test_a_small_job_is_done_at_once(jobs: Jobs) -> None:
     job = jobs.next()
-    assert jobs.writer.may_write_here(job, leads=True)
+    assert jobs.writer.may_write_here(job)
     assert jobs.writer.write_here(job) == ""
     assert jobs.done == [(1, True)]
 
@@ -78,7 +78,7 @@ async def test_a_small_job_is_done_at_once(jobs: Jobs) -> None:
 async def test_a_job_that_takes_longer_is_for_the_thread(jobs: Jobs, what: str) -> None:
     body = b"x" * (INLINE_BYTES_MAX + 1) if what == "bytes" else b"x"
     job = jobs.next(body, State(sealed=7) if what == "promise" else None)
-    assert not jobs.writer.may_write_here(job, leads=True)
+    assert not jobs.writer.may_write_here(job)
     jobs.writer.start(job)
     await jobs.all_told(1)
     assert jobs.done == [(1, False)]
@@ -93,7 +93,7 @@ async def test_who_waits_for_the_thread_hears_at_once_what_it_has_done(
     assert jobs.writer.may_await(large)
     assert jobs.writer.write_awaited(large) == ""
     assert jobs.done == [(1, False)]
-    assert jobs.writer.may_write_here(jobs.next(), leads=True)
+    assert jobs.writer.may_write_here(jobs.next())
     await asyncio.sleep(0)
     assert jobs.told == []  # once is enough
 
@@ -102,7 +102,7 @@ async def test_who_waits_does_so_for_a_moment_and_is_told_later(jobs: Jobs) -> N
     jobs.may_go.clear()
     assert jobs.writer.write_awaited(jobs.next(b"x" * (INLINE_BYTES_MAX + 1))) is None
     second = jobs.next()
-    assert not jobs.writer.may_write_here(second, leads=True)
+    assert not jobs.writer.may_write_here(second)
     assert not jobs.writer.may_await(second)
     jobs.writer.start(second)
     jobs.may_go.set()
@@ -139,12 +139,12 @@ async def test_no_job_overtakes_one_on_the_thread(
     jobs.may_go.clear()
     jobs.writer.start(jobs.next())
     second = jobs.next()
-    assert not jobs.writer.may_write_here(second, leads=True)
+    assert not jobs.writer.may_write_here(second)
     jobs.writer.start(second)
     jobs.may_go.set()
     await jobs.all_told(2)
     assert jobs.done == [(1, False), (2, False)]
-    assert jobs.writer.may_write_here(jobs.next(), leads=True)
+    assert jobs.writer.may_write_here(jobs.next())
 
 
 async def test_after_one_long_sync_jobs_go_to_the_thread(
@@ -153,21 +153,9 @@ async def test_after_one_long_sync_jobs_go_to_the_thread(
     ticks = iter([0.0, LONG_SECONDS * 1.1])
     monkeypatch.setattr(log_writer, "perf_counter", lambda: next(ticks, 0.0))
     assert jobs.writer.write_here(jobs.next()) == ""
-    assert not jobs.writer.may_write_here(jobs.next(), leads=True)
-    asked = [jobs.writer.may_write_here(jobs.next(), leads=True) for _ in range(PROBE_EVERY - 1)]
+    assert not jobs.writer.may_write_here(jobs.next())
+    asked = [jobs.writer.may_write_here(jobs.next()) for _ in range(PROBE_EVERY - 1)]
     assert asked == [False] * (PROBE_EVERY - 2) + [True]  # it may have become quick again
-
-
-async def test_a_follower_is_more_patient_and_not_with_one_that_takes_long(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = iter([0.0, LONG_SECONDS * 1.5, 10.0, 11.0])
-    monkeypatch.setattr(log_writer, "perf_counter", lambda: next(ticks, 11.0))
-    assert jobs.writer.write_here(jobs.next()) == ""
-    assert not jobs.writer.may_write_here(jobs.next(), leads=True)
-    assert jobs.writer.may_write_here(jobs.next(), leads=False)
-    assert jobs.writer.write_here(jobs.next()) == ""
-    assert not jobs.writer.may_write_here(jobs.next(), leads=False)
 
 
 async def test_a_full_disk_has_jobs_wait_for_space(
@@ -189,7 +177,7 @@ async def test_a_full_disk_has_jobs_wait_for_space(
     assert jobs.writer.health().is_full
     await until(lambda: jobs.writer.waits_for_space, "the thread has found that out, too")
     second = jobs.next()
-    assert not jobs.writer.may_write_here(second, leads=True)
+    assert not jobs.writer.may_write_here(second)
     jobs.writer.start(second)
     await jobs.all_told(2)
     assert jobs.told == [(1, ""), (2, "")]
@@ -210,7 +198,7 @@ async def test_a_job_that_was_put_off_is_not_done_while_the_thread_looks_for_spa
     jobs.store.look_for_space = look  # type: ignore[method-assign]
     jobs.store.is_full = True
     job = jobs.next()
-    assert jobs.writer.may_write_here(job, leads=True)
+    assert jobs.writer.may_write_here(job)
     jobs.writer.look_for_space()
     await asyncio.to_thread(looking.wait, 30)
     assert jobs.writer.write_here(job) is None

@@ -940,7 +940,7 @@ class GroupHost:
                 self._links.flush()
             if self._here is not None or (job := member.take_job()) is None:
                 return
-            if self._writer.may_write_here(job, member.leads):
+            if self._writer.may_write_here(job):
                 if messages:
                     self._here = job
                     self._loop.call_soon(self._write_here)

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from slipstream.errors import DiskFullError
 from slipstream.group import DiskHealth, DiskJob
 from slipstream.server.group.store import GroupStore
-from slipstream.server.quick_disk import INLINE_SECONDS_MAX, PATIENT_SECONDS_MAX, QuickDisk
+from slipstream.server.quick_disk import QuickDisk
 
 INLINE_BYTES_MAX = 16 * 1024  # of a job that is done on the loop
 AWAITED_BYTES_MAX = 512 * 1024  # of a job for which the loop waits so long ...
@@ -69,13 +69,12 @@ class LogWriter:
         """What `action` gives, on the thread."""
         return await self._loop.run_in_executor(self._thread, action)
 
-    def may_write_here(self, job: DiskJob, leads: bool) -> bool:
-        """Whether a job is to be done by `write_here`; else by `start` or `write_awaited`. A leader
-        has others to hear meanwhile."""
+    def may_write_here(self, job: DiskJob) -> bool:
+        """Whether a job is to be done by `write_here`; else by `start` or `write_awaited`."""
         return (
             not self._on_thread
             and self._store.is_small(job, INLINE_BYTES_MAX)
-            and self._quick.is_quick(INLINE_SECONDS_MAX if leads else PATIENT_SECONDS_MAX)
+            and self._quick.is_quick()
         )
 
     def write_here(self, job: DiskJob) -> str | None:
