@@ -19,6 +19,7 @@ from slipstream.group.messages import (
     AskSeal,
     Ballot,
     Behind,
+    DiskHealth,
     Fetch,
     Fetched,
     Heard,
@@ -490,6 +491,20 @@ def test_a_group_of_one_leads_as_soon_as_its_disk_says_so() -> None:
     assert not one.is_committed(mark)
     finish_jobs(one)
     assert one.is_committed(mark)
+
+
+def test_a_group_of_one_lets_nobody_else_lead_first_where_its_disk_is_full() -> None:
+    one = Member("n1", ("n1",), State(), [], 0, Random(1))
+    one.tick(0)
+    finish_jobs(one)
+    one.note_disk(0, DiskHealth(is_full=True))
+    later = 0
+    while one.leads:
+        later += LATER  # it stood still, and has not heard itself
+        one.tick(later)
+    one.tick(later + 2 * Settings().promise)
+    finish_jobs(one)
+    assert one.epoch == 2
 
 
 def test_a_change_is_given_up_until_the_register_is_asked() -> None:

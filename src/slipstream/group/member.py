@@ -756,9 +756,11 @@ class Member:
 
     def _wait(self, now: int) -> None:
         """Become a candidate, but not before a leader had time to be heard; nor all at once. Who
-        has a full disk may not be able to have itself sealed: others are to be the first."""
+        has a full disk may not be able to have itself sealed: others, if there are any, are to be
+        the first."""
         promise = self._settings.promise
-        least = FULL_WAITS * promise if self._disk.is_full else promise
+        lets_others = self._disk.is_full and self.membership.whole != (self.name,)
+        least = FULL_WAITS * promise if lets_others else promise
         self._deadline = now + least + int(promise * self._random.random())
 
     def _follow(self, now: int, leader: str) -> None:

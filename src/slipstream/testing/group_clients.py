@@ -288,12 +288,12 @@ class Workload:
         def judge(found: Found) -> Outcome:
             error = found.get("error")
             if error:
-                last = error["description"].rpartition(" ")[2]
-                return (
-                    (int(last), True)
-                    if error["err_code"] == ErrorCode.STREAM_WRONG_LAST_SEQUENCE
-                    else None
-                )
+                if error["err_code"] != ErrorCode.STREAM_WRONG_LAST_SEQUENCE:
+                    return None
+                last = int(error["description"].rpartition(" ")[2])
+                if caller.sees_memory and not last:  # what was removed may come back
+                    return None
+                return last, True
             self._seen[subject] = (found["seq"], number)
             return found["seq"], False
 
