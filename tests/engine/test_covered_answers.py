@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.engine.engine import READS_MAX
+from slipstream.engine.rounds import READS_MAX
 from slipstream.errors import DiskFullError
 from slipstream.log.disk import File
 from slipstream.log.record import Record

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from slipstream.engine.engine import READS_MAX
 from slipstream.engine.loop.turn import (
     API_SLICE,
     QUANTUM,
@@ -18,6 +17,8 @@ from slipstream.engine.loop.turn import (
     WRITE_SLICE,
 )
 from slipstream.engine.protocol.options import EngineOptions
+from slipstream.engine.rounds import READS_MAX
+from slipstream.engine.session.session import ClientSession
 from slipstream.testing.driver import Client, Driver, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
@@ -36,7 +37,7 @@ def hears(client: Client) -> bytes:
 def pings_in_between(driver: Driver, neighbour: Client) -> bytes:
     """The neighbour sends PING after what was read from others, before their next round."""
     neighbour.session.receive(b"PING\r\n")
-    driver.engine.finish_turn()
+    driver.engine.rounds.finish_turn()
     return hears(neighbour)
 
 
@@ -68,8 +69,8 @@ def test_a_parked_client_gets_a_small_quantum_in_each_round(driver: Driver) -> N
     hog = driver.client()
     hog.session.receive(subscriptions(20_000))
     before = len(hog.session.subscriptions)
-    driver.engine.finish_turn()
-    driver.engine.go_on()
+    driver.engine.rounds.finish_turn()
+    driver.engine.rounds.go_on()
     assert 0 < len(hog.session.subscriptions) - before <= QUANTUM_MIN // SUBSCRIBE_STEPS + 1
 
 
@@ -80,8 +81,8 @@ def test_many_hogs_share_a_round(driver: Driver) -> None:
     turn = driver.engine.turn
     overdraft = QUANTUM + len(hogs) * (QUANTUM_MIN + SUBSCRIBE_STEPS)
     assert turn.spent <= ROUND + overdraft
-    driver.engine.finish_turn()
-    driver.engine.go_on()
+    driver.engine.rounds.finish_turn()
+    driver.engine.rounds.go_on()
     assert turn.spent <= ROUND // 2 + QUANTUM_MIN + SUBSCRIBE_STEPS
     driver.finish()
     assert all(len(hog.session.subscriptions) == 2_001 for hog in hogs)
@@ -108,8 +109,8 @@ def test_publishes_to_one_subscriber_fit_into_a_read(driver: Driver) -> None:
         frame = b"PUB a %d\r\n%b\r\n" % (len(body), body)
         publisher.session.receive(frame * (READ // len(frame)))
         assert not publisher.session.stopped_by
-        driver.engine.finish_turn()
-        driver.engine.go_on()
+        driver.engine.rounds.finish_turn()
+        driver.engine.rounds.go_on()
 
 
 def test_a_client_that_repeats_connect_is_only_slow(driver: Driver) -> None:
@@ -132,8 +133,8 @@ def test_what_a_client_leaves_behind_is_taken_away_bit_by_bit(driver: Driver) ->
     before = len(account.trie)
     hog.session.gone("Client Closed")
     assert len(account.trie) == before
-    driver.engine.finish_turn()
-    driver.engine.go_on()
+    driver.engine.rounds.finish_turn()
+    driver.engine.rounds.go_on()
     assert 0 < before - len(account.trie) <= ROUND // SUBSCRIBE_STEPS
     driver.finish()
     assert len(account.trie) == before - 10_001
@@ -146,11 +147,11 @@ def test_consumers_with_much_to_deliver_do_not_fill_a_turn(driver: Driver, clien
     for i in range(60):
         config = {"name": f"c{i}", "deliver_subject": f"in.{i}", "ack_policy": "none"}
         client.api(f"CONSUMER.CREATE.S.c{i}", {"stream_name": "S", "config": config})
-    driver.engine.go_on()
+    driver.engine.rounds.go_on()
     for i, taker in enumerate(takers):
         taker.session.receive(b"SUB in.%d 2\r\n" % i)
     driver.engine.turn.spent = 0
-    driver.engine.finish_turn()
+    driver.engine.rounds.finish_turn()
     assert 0 < driver.engine.turn.spent < 2 * ROUND
     assert sum(taker.session.out_msgs for taker in takers) < 60 * 1000
     driver.finish()
@@ -191,7 +192,7 @@ def test_api_requests_have_a_share_of_a_round_and_are_answered_in_order(
 def test_a_publish_after_an_api_request_waits_for_it(driver: Driver, asked: Client) -> None:
     driver.engine.turn.api_spent = API_SLICE
     asked.session.receive(b"PUB $JS.API.STREAM.PURGE.S 0\r\n\r\nPUB s 1\r\nx\r\n")
-    assert len(driver.engine.requests) == 1
+    assert len(driver.engine.rounds.requests) == 1
     driver.finish()
     assert asked.api("STREAM.INFO.S")["state"]["messages"] == 1
 
@@ -337,7 +338,7 @@ def test_above_the_bound_of_all_clients_those_with_most_pending_are_cut_off() ->
     driver, deaf, publisher = crowd(5 * MIB)
     for client, backlog in zip(deaf, (MIB, 3 * MIB, 2 * MIB), strict=True):
         client.transport.backlog = backlog
-    driver.engine.count_pending()
+    driver.engine.output.count_pending()
     assert [client.transport.closed for client in deaf] == [False, True, False]
     assert deaf[1].session.close_reason == "Slow Consumer (Pending Bytes)"
     assert driver.engine.slow_consumers == 1
@@ -349,7 +350,7 @@ def test_in_a_crowd_a_publisher_rests_after_each_message_for_who_is_behind() -> 
     driver, deaf, publisher = crowd(16 * MIB)
     for client in deaf:
         client.transport.backlog = 3 * MIB
-    driver.engine.count_pending()
+    driver.engine.output.count_pending()
     publisher.publish("a", b"1")
     assert publisher.transport.stalls == 0  # it was not known yet that they are behind
     publisher.send(b"PUB a 1\r\n2\r\nPUB a 1\r\n3\r\n" * 10)
@@ -358,7 +359,7 @@ def test_in_a_crowd_a_publisher_rests_after_each_message_for_who_is_behind() -> 
     for client in deaf:
         client.transport.backlog = 0
         client.session.drained()
-    driver.engine.count_pending()
+    driver.engine.output.count_pending()
     assert not driver.engine.is_crowded
     publisher.send(b"PING\r\n")
     publisher.take()
@@ -370,7 +371,7 @@ def test_a_publisher_to_others_does_not_rest_in_a_crowd() -> None:
     driver, deaf, publisher = crowd(16 * MIB)
     for client in deaf:
         client.transport.backlog = 3 * MIB
-    driver.engine.count_pending()
+    driver.engine.output.count_pending()
     publisher.publish("a", b"1")
     other = driver.client()
     other.subscribe("b")
@@ -383,7 +384,7 @@ def test_without_stalling_a_crowd_misses_messages() -> None:
     driver, deaf, publisher = crowd(16 * MIB, stall=False)
     for client in deaf:
         client.transport.backlog = 3 * MIB
-    driver.engine.count_pending()
+    driver.engine.output.count_pending()
     for _ in range(3):
         publisher.publish("a", b"x")
     assert publisher.transport.stalls == 0
@@ -393,8 +394,13 @@ def test_without_stalling_a_crowd_misses_messages() -> None:
 def test_pending_bytes_are_counted_when_enough_was_written_to_matter() -> None:
     driver, deaf, publisher = crowd(5 * MIB)
     counted = []
-    count = driver.engine.count_pending
-    driver.engine.count_pending = lambda: counted.append(count())  # type: ignore[method-assign]
+    all_sessions = driver.engine.all_sessions
+
+    def counting() -> list[ClientSession]:
+        counted.append(1)
+        return all_sessions()
+
+    driver.engine.all_sessions = counting  # type: ignore[method-assign]
     for _ in range(64):
         publisher.publish("a", b"x" * 64 * KIB)
     assert 1 <= len(counted) <= 3 * 64 * 64 * KIB // (5 * MIB // 16)
@@ -473,8 +479,8 @@ def test_a_neighbour_waits_for_a_slice_of_large_messages_not_for_all(driver: Dri
     assert written[1] <= WRITE_SLICE + 2 * MIB
     while written[-1] < 40 * MIB:
         assert sum(taker.session.out_msgs for taker in takers) == 40  # the second one waits
-        driver.engine.go_on()
-        driver.engine.finish_turn()
+        driver.engine.rounds.go_on()
+        driver.engine.rounds.finish_turn()
         written.append(sum(len(taker.transport.written) for taker in takers))
         assert 0 < written[-1] - written[-2] <= WRITE_SLICE + 2 * MIB
     driver.finish()
@@ -489,7 +495,7 @@ def test_who_leaves_before_its_slice_leaves_nothing(driver: Driver) -> None:
         taker.subscribe("all")
     publisher = driver.client()
     publisher.session.receive(frame(b"all", b"", b"x" * MIB))
-    driver.engine.finish_turn()
+    driver.engine.rounds.finish_turn()
     for taker in takers[1:]:
         taker.session.gone("Client Closed")
     driver.finish()

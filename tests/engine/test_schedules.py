@@ -383,7 +383,7 @@ def test_one_turn_takes_a_bounded_number_of_schedules(file_driver: Driver, resta
     while (at := driver.engine.timers.next_at()) and at <= due + SECOND:
         driver.clock.now = max(at, driver.clock.now)
         before = log.last_seq + len(schedules._due)
-        driver.engine.go_on()
+        driver.engine.rounds.go_on()
         driver.engine.tick()
         most = max(most, log.last_seq + len(schedules._due) - before)
         driver.finish()

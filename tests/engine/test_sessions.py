@@ -505,7 +505,7 @@ def test_an_idle_connection_costs_one_timer_and_no_turns(driver: Driver) -> None
     raw.say(b"PONG\r\n")
     begin = driver.clock.now
     assert driver.engine.timers.next_at() - begin > 60 * SECOND
-    assert not driver.engine.finish_turn()
+    assert not driver.engine.rounds.finish_turn()
 
 
 def test_lame_duck_is_told_to_clients_that_understand_it(driver: Driver) -> None:

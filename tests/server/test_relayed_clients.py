@@ -196,7 +196,7 @@ def test_a_client_gets_info_before_tls_once_the_leader_may_answer(
     with Server(tls=tls) as server:
         assert server.runtime is not None
         server.runtime.relay_key = KEY
-        server.runtime.engine.may_answer = lambda: False
+        server.runtime.engine.output.may_answer = lambda: False
         with closing(PlainClient(server.port)) as client:
             if is_brought:
                 client.send(ANNOUNCED)
@@ -205,7 +205,7 @@ def test_a_client_gets_info_before_tls_once_the_leader_may_answer(
             with pytest.raises(TimeoutError):
                 client.line()
             client.socket.settimeout(TIMEOUT_SECONDS)
-            server.runtime.engine.may_answer = None
+            server.runtime.engine.output.may_answer = None
             assert client.info()["client_ip"] == (CLIENT.host if is_brought else "127.0.0.1")
             client.secure(authority.client_context())
             client.send(CONNECT)

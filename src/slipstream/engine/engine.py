@@ -1,9 +1,7 @@
-"""The engine: accounts, sessions, timers, and the end of each turn. No sockets, no clock, no
-threads.
+"""The engine: accounts, sessions and timers. No sockets, no clock, no threads.
 
 Its driver sets `clock.now`, calls `session.receive` with what was read (or `tick` when a
-timer is due, or `stream.synced` when a disk is done) and then `finish_turn`. While that returns
-True, `go_on` and `finish_turn` follow once the sockets were looked at again.
+timer is due, or `stream.synced` when a disk is done) and then ``rounds.finish_turn``.
 """
 
 import base64
@@ -19,9 +17,7 @@ from slipstream.engine.api.dispatch import ApiService
 from slipstream.engine.api.operations import serve
 from slipstream.engine.api.system import SystemApi
 from slipstream.engine.commit.commit import Commit, Runner
-from slipstream.engine.commit.not_yet import NotYetError
 from slipstream.engine.commit.state_commit import StateCommit
-from slipstream.engine.jetstream.advisories import publish_limit_reached
 from slipstream.engine.jetstream.elected import announce_leader
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.jetstream.scrub import Scrub
@@ -29,10 +25,11 @@ from slipstream.engine.leaf.leaves import Leaves
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
 from slipstream.engine.loop.timers import Timers
-from slipstream.engine.loop.turn import API_SLICE, ROUND, WRITE_SLICE, Turn
+from slipstream.engine.loop.turn import Turn
 from slipstream.engine.message_trace import trace
 from slipstream.engine.protocol.group import Group
 from slipstream.engine.protocol.options import API_LEVEL, VERSION, AccountLimits, EngineOptions
+from slipstream.engine.rounds import Rounds
 from slipstream.engine.session.account import Account
 from slipstream.engine.session.connect import accept
 from slipstream.engine.session.facts import (
@@ -43,30 +40,21 @@ from slipstream.engine.session.facts import (
 )
 from slipstream.engine.session.host import OpenBatches
 from slipstream.engine.session.message import Inbound
+from slipstream.engine.session.output import Output
 from slipstream.engine.session.permissions import Permissions
-from slipstream.engine.session.routing import Route, Subscription
+from slipstream.engine.session.routing import Route
 from slipstream.engine.session.session import (
-    API,
     LOGIN,
-    PARKED,
-    READS,
-    WRITES,
     ClientSession,
     Transport,
 )
 from slipstream.engine.session.watch import MessageWatch
 from slipstream.errors import StorageError
-from slipstream.log.cold import ColdError
 from slipstream.log.stream_store import Store
 from slipstream.wire.nuid import Nuid
 
 DEFAULT_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
-ROUNDS_MAX = 4  # of pumping and committing before a turn's output is flushed
-# What a client that does not keep up is sent gathers here until it makes a piece worth a write.
-PIECE_BYTES = 64 * 1024
-READS_MAX = 1024  # requests that may wait for the disk; who asks then is not read from
-DROP_STEPS = 50  # to take a subscription out of its account
 
 
 @dataclass(slots=True)
@@ -133,6 +121,8 @@ class Engine:
         self.timers = Timers(clock)
         self.commit = Commit(runner, self.timers, options.sync_interval)
         self.turn = Turn()
+        self.output = Output(self, self.turn)
+        self.rounds = Rounds(self, self.turn, self.commit, self.output)
         self.meter = Meter()  # how long requests take, where the driver measures it
         self.state: StateCommit | None = None  # keeps configurations and positions
         self.scrub: Scrub | None = None  # reads again what is stored
@@ -158,21 +148,15 @@ class Engine:
         self.on_problem: Callable[[str], None] = lambda text: None  # what an operator has to know
         self.describe = self._describe  # which server this is, as events show it
         self._apis: dict[str, ApiService | SystemApi] = {}
-        # To the API, that wait, and when they came.
-        self.requests: deque[tuple[ApiService, Inbound, int]] = deque()
-        # Of a server that leads a group: whether what it knows is all that there is. Until it is,
-        # nothing leaves.
-        self.may_answer: Callable[[], bool] | None = None
-        self._silent: dict[ClientSession, None] = {}  # who was not sent what there is, for that
-        self._fetching: set[Any] = set()  # consumers whose next message is being read
-        self._reads = 0  # of the disk, or other jobs, for which requests wait ...
-        self._held_back: dict[ClientSession, None] = {}  # ... who may not ask more
-        self._dropped: deque[tuple[Account, deque[Subscription]]] = deque()
-        self.is_crowded = False  # clients have more than half of what they may have pending
-        self._written = 0  # bytes since pending ones were counted
-        self._count_at = 0
         self.stored = {"file": 0, "memory": 0}  # bytes in streams of accounts that are limited
         self.staged = OpenBatches()
+        # What those ask for that are hosted (`Host`), by whom it is done.
+        self.flush = self.output.flush
+        self.must_wait = self.rounds.must_wait
+        self.queue_request = self.rounds.queue_request
+        self.fetch = self.rounds.fetch
+        self.wait = self.rounds.wait
+        self.drop_later = self.rounds.drop_later
 
     def _describe(self) -> dict[str, Any]:
         return {"name": self.server_name, "id": self.server_id, "ver": VERSION}
@@ -235,7 +219,7 @@ class Engine:
         api = self._apis.pop(account.name, None)
         if api is not None:
             api.stop()
-            self._drop_requests([item for item in self.requests if item[0] is api])
+            self.rounds.drop_requests_to(api)
         if account.jetstream is not None:
             self._settle()
             account.jetstream.close()
@@ -523,245 +507,10 @@ class Engine:
         """Run the timers that are due."""
         self.timers.run_due()
 
-    def go_on(self) -> None:
-        """Begin a round: what did not fit into the last one goes on, a bounded amount."""
-        turn = self.turn
-        turn.round += 1
-        turn.spent = turn.api_spent = turn.written = 0
-        self._write_laden(turn)
-        self._answer_requests(turn)
-        self._drop_subscriptions(turn)
-        for _ in range(len(turn.parked)):
-            if turn.spent >= ROUND // 2:
-                return
-            session = turn.parked.popleft()
-            try:
-                session.release(PARKED)
-            except Exception:  # a fault of the server: it costs this client, not the others
-                session.close("Internal Error")
-                raise
-
-    def finish_turn(self, gathers: bool = False) -> bool:
-        """Pump consumers, commit streams, flush sessions. True if there is more to do at once.
-
-        If it `gathers`, what was stored is left for the next turn to commit, with its own; but what
-        was acknowledged at once has to be visible now.
-        """
-        turn = self.turn
-        if self._silent:
-            silent, self._silent = self._silent, {}
-            for session in silent:
-                session.drained()
-        rounds = 0
-        gathers = gathers and not turn.has_relaxed
-        while (turn.ready or (turn.streams and not gathers)) and rounds < ROUNDS_MAX:
-            rounds += 1
-            self._pump(turn)
-            if not gathers:
-                self._commit(turn)
-        while turn.sessions:
-            sessions = turn.sessions
-            turn.sessions = []
-            for session in sessions:
-                if session.out.shared and turn.written >= WRITE_SLICE:
-                    turn.laden.append(session)
-                    continue
-                session.flushing = False
-                if session.out.length() < PIECE_BYTES and session.transport.pending():
-                    self._look_at_backlog(session)
-                else:
-                    self.flush(session)
-        turn.forget_tails()
-        return bool(
-            turn.ready
-            or turn.streams
-            or turn.parked
-            or turn.laden
-            or turn.waiting
-            or self.requests
-            or self._dropped
-            or self._silent
-        )
-
-    def _write_laden(self, turn: Turn) -> None:
-        """A slice of the large messages that many are sent; who published them waits till all are
-        written."""
-        while turn.laden and turn.written < WRITE_SLICE:
-            session = turn.laden.popleft()
-            session.flushing = False
-            self.flush(session)
-        if not turn.laden:
-            for _ in range(len(turn.waiting)):
-                session = turn.waiting.popleft()
-                session.stopped_by &= ~WRITES
-                session.park()
-
-    def _pump(self, turn: Turn) -> None:
-        """Consumers deliver; whatever befalls one of them, the others have their turn."""
-        waiting = iter(turn.ready)
-        turn.ready = []
-        try:
-            for pumped in waiting:
-                try:
-                    pumped.pump()
-                except ColdError as cold:
-                    self._fetch(cold, pumped)
-                if turn.spent >= ROUND:
-                    break
-        except (OSError, StorageError) as error:
-            pumped.put_off(error)
-        finally:
-            turn.ready[:0] = waiting
-
-    def _fetch(self, cold: ColdError, consumer: Any) -> None:
-        """Have the next message of a consumer read, one at a time; it delivers then."""
-        if consumer in self._fetching:
-            return
-        self._fetching.add(consumer)
-
-        def done() -> None:
-            self._fetching.discard(consumer)
-            consumer.wake()
-
-        self.commit.fetch(cold, done)
-
-    def fetch(self, cold: ColdError, session: Any, done: Callable[[], None]) -> None:
-        """Have read from the disk what a request of `session` (None: nobody's) needs; `done` asks
-        again. While too many wait, those who ask are not read from."""
-        self.commit.fetch(cold, self._counted(session, done))
-
-    def wait(self, early: NotYetError, session: Any, done: Callable[[], None]) -> None:
-        """The same for a request that waits for another job."""
-        early.wait(self._counted(session, done))
-
-    def _counted(self, session: Any, done: Callable[[], None]) -> Callable[[], None]:
-        """`done`, for which a request of `session` waits until then."""
-        self._reads += 1
-        if self._reads >= READS_MAX and session is not None and not session.closed:
-            session.hold(READS)
-            self._held_back[session] = None
-
-        def fetched() -> None:
-            self._reads -= 1
-            if self._held_back and self._reads <= READS_MAX // 2:
-                held_back, self._held_back = self._held_back, {}
-                for one in held_back:
-                    one.stopped_by &= ~READS
-                    one.park()
-            done()
-
-        return fetched
-
-    def _commit(self, turn: Turn) -> None:
-        """Streams write what they hold; the same goes for them."""
-        streams, turn.streams, turn.has_relaxed = turn.streams, [], False
-        if len(streams) == 1:
-            streams[0].dirty = False
-            self.commit.commit(streams[0])
-            return
-        waiting = iter(streams)
-        try:
-            self.commit.commit_all(waiting)
-        finally:
-            turn.streams[:0] = waiting
-
-    def drop_later(self, account: Account, subscriptions: list[Subscription]) -> None:
-        """Take closed subscriptions out of their account, bit by bit."""
-        self._dropped.append((account, deque(subscriptions)))
-
-    def _drop_subscriptions(self, turn: Turn) -> None:
-        while self._dropped and turn.spent < ROUND // 2:
-            account, subscriptions = self._dropped[0]
-            account.unsubscribe(subscriptions.popleft())
-            turn.spent += DROP_STEPS
-            if not subscriptions:
-                self._dropped.popleft()
-
-    # -- API requests that wait ----------------------------------------------------------------
-
-    def must_wait(self) -> bool:
-        """Whether API requests have had their share of this round."""
-        return bool(self.requests) or self.turn.api_spent >= API_SLICE
-
-    def queue_request(self, api: ApiService, message: Inbound, began: int) -> None:
-        """Answer a request in a later round; its sender is not read from until then. Too many are
-        dropped as nats-server drops them: all, without an answer."""
-        limit = self.options.ceilings.request_queue_limit
-        if 0 < limit <= len(self.requests):
-            publish_limit_reached(self, len(self.requests))
-            self._drop_requests(list(self.requests))
-        session = message.session
-        session.hold(API)
-        copy = Inbound(message.subject, message.reply, message.header(), message.body(), session)
-        self.requests.append((api, copy, began))
-
-    def _answer_requests(self, turn: Turn) -> None:
-        while self.requests and turn.api_spent < API_SLICE:
-            api, message, began = self.requests.popleft()
-            try:
-                api.answer(message, began)
-            finally:
-                self._let_go_on(message.session)
-
-    def _drop_requests(self, dropped: list[tuple[ApiService, Inbound, int]]) -> None:
-        for item in dropped:
-            self.requests.remove(item)
-            self._let_go_on(item[1].session)
-
-    def _let_go_on(self, session: ClientSession) -> None:
-        session.stopped_by &= ~API
-        session.park()
-
-    # -- output --------------------------------------------------------------------------------
-
-    def flush(self, session: ClientSession) -> None:
-        """Write what a session has to say; cut it off if it has fallen too far behind."""
-        out = session.out
-        size = out.length()
-        if session.closed or not size:
-            return
-        if self.may_answer is not None and not self.may_answer():
-            self._silent[session] = None
-            return
-        if out.shared:
-            self.turn.written += size
-            session.transport.write_parts(out.take_parts())
-        else:
-            session.transport.write(out.take())
-        self._written += size
-        if self._written >= self._count_at:
-            self.count_pending()
-        self._look_at_backlog(session)
-
-    def _look_at_backlog(self, session: ClientSession) -> None:
-        pending = session.transport.pending()
-        if not pending or session.closed:
-            return
-        options = self.options
-        pending += session.out.length()
-        if pending > options.max_pending:
-            self.cut_off(session, "Slow Consumer (Pending Bytes)")
-        elif options.no_fast_producer_stall:
-            if self.is_crowded or pending > options.max_pending * 3 >> 2:
-                session.behind = True
-        else:
-            session.slow = self.is_crowded or pending > options.max_pending >> 3
-
-    def count_pending(self) -> None:
-        """Count what all clients have not taken yet. Too much of it costs those who have most."""
-        bound = self.options.max_pending_total or 8 * self.options.max_pending
-        found = [(_pending(session), session) for session in self.all_sessions()]
-        total = sum(pending for pending, _ in found)
-        if total > bound:
-            found.sort(key=lambda item: item[0])
-        while total > bound:
-            pending, session = found.pop()
-            total -= pending
-            self.cut_off(session, "Slow Consumer (Pending Bytes)")
-        self.is_crowded = total > bound // 2
-        # What is pending grows by what is written, at the most.
-        self._written = 0
-        self._count_at = max(bound // 2 - total, bound // 16)
+    @property
+    def is_crowded(self) -> bool:
+        """Clients have more than half of what they may have pending."""
+        return self.output.is_crowded
 
     def cut_off(self, session: ClientSession, reason: str) -> None:
         """Be rid of a client that does not keep up, at once: nobody else waits for it."""
@@ -773,7 +522,3 @@ class Engine:
     def new_id(self) -> str:
         """A 22-character id that does not repeat."""
         return self.nuid.next()
-
-
-def _pending(session: ClientSession) -> int:
-    return session.transport.pending() + session.out.length()

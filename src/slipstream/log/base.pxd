@@ -7,6 +7,7 @@ from slipstream.log.record cimport Portion, Record
 from slipstream.log.segment_bytes cimport EntryCopies
 from slipstream.log.subject_index cimport SubjectFilter, SubjectIndex
 from slipstream.wire.buffer cimport OutBuffer
+from slipstream.wire.subjects cimport has_wildcard
 
 cdef unsigned int GONE
 
@@ -75,6 +76,7 @@ cdef class Log:
     cdef _drop_all(self)
     cpdef unsigned long long first_of(self, bytes subject) except? 0
     cpdef unsigned long long last_on(self, bytes subject) except? 0
+    cpdef unsigned long long last_of(self, bytes pattern, unsigned long long up_to=*) except? 0
     cdef unsigned long long _last_of_id(self, unsigned int id) except? 0
     @cython.locals(block=Block, at=Py_ssize_t, lo=Py_ssize_t, hi=Py_ssize_t, middle=Py_ssize_t, candidate=Block)
     cdef Py_ssize_t _index_of(self, unsigned long long seq) except -2

@@ -25,6 +25,7 @@ from slipstream.log.durability import Job, Lost, SyncBatch
 from slipstream.log.record import Portion, Record
 from slipstream.log.subject_index import SubjectFilter, SubjectIndex
 from slipstream.wire.buffer import OutBuffer
+from slipstream.wire.subjects import has_wildcard
 
 if TYPE_CHECKING:
     from slipstream.log.segment_bytes import EntryCopies
@@ -363,7 +364,7 @@ class Log:
 
     def last_of(self, pattern: bytes, up_to: _int = 0) -> _int:
         """The highest live sequence that matches `pattern` (up to `up_to` unless 0); 0 if none."""
-        if not up_to and b"*" not in pattern and b">" not in pattern:
+        if not up_to and not has_wildcard(pattern):
             return self.last_on(pattern)
         found = self.last_per_subject((pattern,), up_to)
         return found[-1] if found else 0

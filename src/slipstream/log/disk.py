@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from slipstream.errors import StorageError
 from slipstream.log.direct_write import replace
@@ -147,31 +147,30 @@ class Disk(Protocol):
         """Bytes that nobody can guess."""
 
 
-@runtime_checkable
-class CopiedDisk(Protocol):
-    """A disk whose files other servers have, too."""
+class CopiedDisk:
+    """A `Disk` whose files other servers have, too. It is no protocol, as it is asked for with each
+    small file: whether an object has all methods of one is looked up for 20 µs."""
 
     def report_damage(self, what: str) -> None:
         """Something that was durable is not there, or not as it was. Raises `StorageError` if it is
         to be had from another server: what is here must not be gone on with then."""
+        raise NotImplementedError
 
     def put(self, path: str, content: bytes, makes_directory: bool = False) -> None:
         """Have a file hold `content`, of `PUT_MAX` bytes at most, and nothing else, in a directory
         that is there or may be made; durably with the next sync, before which no crash leaves a
         part of it. It waits for nothing. Raises OSError."""
-
-
-@runtime_checkable
-class WaitingDisk(Protocol):
-    """A disk on which what was written may wait for space that others have not got."""
+        raise NotImplementedError
 
     def waits_for_space(self) -> bool:
-        """Whether it does now. Any thread may call."""
+        """Whether what was written waits now for space that others have not got. Any thread may
+        call."""
+        raise NotImplementedError
 
 
 def waits_for_space(disk: Disk) -> bool:
-    """See `WaitingDisk`; any other disk refuses what it has no space for."""
-    return isinstance(disk, WaitingDisk) and disk.waits_for_space()
+    """See `CopiedDisk`; any other disk refuses what it has no space for."""
+    return isinstance(disk, CopiedDisk) and disk.waits_for_space()
 
 
 def report_damage(disk: Disk, what: str) -> None:

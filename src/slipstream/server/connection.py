@@ -6,7 +6,7 @@ concerns is written to once. An idle connection costs nothing.
 Three things keep a slow client from harming others. What it does not take is counted (`pending`),
 so that the session is cut off at `max_pending`. What waits to be sent must have gone when
 `write_deadline` has passed. And a publisher that outruns somebody whom it writes to is read from
-more slowly; while all clients together have much pending (`Engine.is_crowded`) it has to wait until
+more slowly; while all clients together have much pending (`Output.is_crowded`) it has to wait until
 they have taken it or are cut off.
 """
 
@@ -97,57 +97,55 @@ class Connection(asyncio.Protocol):
         session, runtime = self.session, self.runtime
         if session is None or session.closed:
             return
-        runtime.enter()
+        runtime.turns.enter()
         session.out.clear()
         runtime.engine.send_info(session)
-        runtime.leave()
+        runtime.turns.leave()
 
     def refuse(self, why: str) -> None:
         """End it before its session has read anything."""
         self.log.error(why)
         if self.session is not None and not self.session.closed:
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.session.gone("Protocol Violation")
-            self.runtime.leave()
+            self.runtime.turns.leave()
         self.abort()
 
     def give_up(self) -> None:
         """Nothing comes from its other end any more, which may not even know that it has ended."""
         if self.session is not None and not self.session.closed:
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.session.gone("Stale Connection")
-            self.runtime.leave()
+            self.runtime.turns.leave()
         self.abort()
 
     def open_session(self) -> None:
         """The session begins, with INFO."""
         runtime = self.runtime
-        runtime.enter()
+        runtime.turns.enter()
         self.session = runtime.engine.open_session(self, **self.facts)
         self.log.created()
-        runtime.leave()
+        runtime.turns.leave()
 
     def data_received(self, data: bytes) -> None:
         """Act on what a read has brought: one turn of the engine."""
         session = self.session
         if session is None or self._ending:
             return
-        runtime = self.runtime
-        runtime.enter()
+        turns = self.runtime.turns
+        turns.enter()
         if self.log.tracing:
             self.log.received(data)
         try:
             session.receive(data)
         except Exception as error:  # a fault of the server: it costs this client, not the others
-            runtime.log.fault(f"{self.log.label()} - acting on what it sent", error)
+            self.runtime.log.fault(f"{self.log.label()} - acting on what it sent", error)
             session.close("Internal Error")
         if self.log.tracing:
             self.log.show_received()
         if session.closed or session.stopped_by:
             self.log.ended_by(data)
-        runtime.leave(self, len(data))
-        if runtime.busy_poll is not None:
-            runtime.busy_poll.after_read(len(data))
+        turns.leave(self, len(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
@@ -157,9 +155,9 @@ class Connection(asyncio.Protocol):
         self._ending = True
         self.runtime.connections.discard(self)
         if self.session is not None and not self.session.closed:
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.session.gone(self.reason_of_loss(exc))
-            self.runtime.leave()
+            self.runtime.turns.leave()
         self.log.closed()
 
     def reason_of_loss(self, exc: Exception | None) -> str:
@@ -178,9 +176,9 @@ class Connection(asyncio.Protocol):
         """The client has taken what waited for it."""
         self._paused = False
         if self.session is not None and not self._ending:
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.session.drained()
-            self.runtime.leave()
+            self.runtime.turns.leave()
 
     def _watch(self, sent: int, looks: int) -> None:
         """Look `looks` times whether the first `sent` bytes have gone; the last is the deadline.
@@ -202,9 +200,9 @@ class Connection(asyncio.Protocol):
             self._watch(sent, looks - 1)
             return
         runtime = self.runtime
-        runtime.enter()
+        runtime.turns.enter()
         runtime.engine.cut_off(self.session, "Slow Consumer (Write Deadline)")
-        runtime.leave()
+        runtime.turns.leave()
 
     # -- what the session calls ----------------------------------------------------------------
 
@@ -275,7 +273,7 @@ class Connection(asyncio.Protocol):
             return
         engine = runtime.engine
         if engine.is_crowded:
-            runtime.turn(engine.count_pending)
+            runtime.turn(engine.output.count_pending)
         if engine.is_crowded and runtime.loop.time() < until:
             runtime.loop.call_later(STALL_SECONDS, self._end_stall, until)
         else:

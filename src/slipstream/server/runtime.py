@@ -1,4 +1,4 @@
-"""The engine on an event loop: the clock, the turns, the timers, the listener."""
+"""The engine on an event loop: its listener, its connections, its store, its end."""
 
 import asyncio
 import gc
@@ -13,13 +13,14 @@ from slipstream.engine.loop.clock import Clock
 from slipstream.engine.protocol.options import EngineOptions
 from slipstream.log.disk import DirectoryLock, Disk, OsDisk
 from slipstream.log.stream_store import Store
-from slipstream.server.busy_poll import SMALL_READ, BusyPoll
+from slipstream.server.busy_poll import BusyPoll
 from slipstream.server.connection import Connection
 from slipstream.server.disk_thread import DiskThread, RunAhead
 from slipstream.server.listeners import BACKLOG, open_listeners
 from slipstream.server.logger import Logger
 from slipstream.server.measures import Measures
 from slipstream.server.room import RESERVE, Refused, Room, descriptors_for_clients
+from slipstream.server.turns import Turns
 
 if TYPE_CHECKING:
     from slipstream.engine.protocol.group import Group
@@ -33,9 +34,6 @@ COMMIT_STEPS_MAX = 200
 # For how long a leader that hands over acts on what clients have sent, and how often it looks.
 SETTLE_STEPS_MAX = 20
 SETTLE_STEP_SECONDS = 0.003
-LEASE_STEP_SECONDS = 0.005  # after which a leader looks again whether it may answer
-# Less work than this need not be counted: then the next look at the sockets begins no round.
-ROUND_STEPS_MIN = 2_000
 # Has what it is given run, and does not wait; done once what that has written is durable.
 RunGathered = Callable[[Callable[[], None]], "Future[None]"]
 # In a group a batch waits for other servers, and the disk is idle meanwhile. So a second batch
@@ -52,7 +50,7 @@ def keep_what_is_there() -> None:
 
 
 class Runtime:
-    """One server on the running loop. `enter` and `leave` frame each turn of the engine."""
+    """One server on the running loop."""
 
     def __init__(
         self, options: EngineOptions, *, log: Logger, group: "Group | None" = None
@@ -69,116 +67,25 @@ class Runtime:
         self.disk_thread = DiskThread(self.loop, self.turn, self.measures)
         self.engine = Engine(self.clock, SystemRandom(), options, self.disk_thread, group=group)
         self.engine.meter = self.measures
+        self.turns = Turns(self.loop, self.engine, log, self.measures.turn)
         self.connections: set[Connection] = set()
         self.room = Room(descriptors_for_clients(RESERVE), "are connected already", log)
-        self.busy_poll: BusyPoll | None = None
         self.stalls = 0  # how often a publisher rested, because somebody did not keep up
-        self._handle: asyncio.TimerHandle | None = None
-        self._handle_at = 0
-        self._again: asyncio.Handle | None = None
-        self._writer: Connection | None = None  # whose turn has left something to commit, last
         self._servers: list[asyncio.Server] = []
         self._lock: DirectoryLock | None = None
         self.store: Store | None = None
-        self._closing = False
         self.reads_nothing = False  # whatever a session waits for
         self.run_gathered: RunGathered | None = None  # on the disk of a group
         self.left: Future[None] | None = None  # what the end has written, on its way to others
 
-    # -- turns ---------------------------------------------------------------------------------
-
-    def enter(self) -> None:
-        """A turn begins: look at the clock, which never goes back."""
-        now = time.time_ns()
-        clock = self.clock
-        if now > clock.now:
-            clock.now = now
-
-    def leave(self, connection: Connection | None = None, size: int = 0) -> None:
-        """A turn ends, that of what a `connection` has brought, `size` bytes of it, if one is
-        given: finish it."""
-        engine = self.engine
-        looks = self._looks_once_more(size)
-        more = self._finish_turn(self._gathers(connection) or looks)
-        if (more or engine.turn.spent >= ROUND_STEPS_MIN) and self._again is None:
-            self._again = self.loop.call_soon(self._look_once_more if looks else self._go_on)
-        due = engine.timers.next_at()
-        if due and (self._handle is None or due < self._handle_at):
-            self._set_timer(due)
-        self.measures.turn.add(time.time_ns() - self.clock.now)
-
-    def _finish_turn(self, gathers: bool) -> bool:
-        """Have the engine finish a turn; whether there is more to do."""
-        engine = self.engine
-        if engine.may_answer is not None and not engine.may_answer():
-            self._wait_for_lease()
-            return False
-        try:
-            return engine.finish_turn(gathers)
-        except Exception as error:  # a fault of the server; who is left over has the next turn
-            self.log.fault("finishing a turn", error)
-            return True
-
-    def _wait_for_lease(self) -> None:
-        """Nothing leaves that may be out of date: a majority has not been heard lately. Either it
-        is heard again, or another server leads, and this one is told to `abandon`."""
-        if self._again is None:
-            self._again = self.loop.call_later(LEASE_STEP_SECONDS, self._go_on)
-
-    def _gathers(self, connection: Connection | None) -> bool:
-        """Whether what this turn has left to commit waits until the other sockets that have
-        something were read. So many clients that each wait for one message share a commit. One that
-        is alone at it does not wait for others."""
-        if not self.engine.turn.streams:
-            return False
-        before = self._writer
-        if connection is not None:
-            self._writer = connection
-        return self._again is not None or connection not in (None, before)
-
-    def _looks_once_more(self, size: int) -> bool:
-        """Whether what this turn has left to commit waits until the sockets were looked at once
-        more. Who sends many messages at a time is still at it, and what comes now would have to
-        wait for a small commit: one that is larger costs next to nothing more. In memory nothing
-        waits."""
-        if size <= SMALL_READ or self._again is not None:
-            return False
-        return any(stream.unwritten() for stream in self.engine.turn.streams)
-
-    def _look_once_more(self) -> None:
-        """The loop looks at the sockets before it calls `_go_on`."""
-        self._again = self.loop.call_soon(self._go_on)
-
     def turn(self, action: Callable[[], None]) -> None:
-        """Run `action` as a turn."""
-        if self._closing:
-            return
-        self.enter()
-        try:
-            action()
-        except Exception as error:  # a fault of the server; timers and consumers go on
-            self.log.fault("acting on a timer or on the disk", error)
-        self.leave()
-
-    def _go_on(self) -> None:
-        self._again = None
-        self.turn(self.engine.go_on)
-
-    def _set_timer(self, due: int) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        self._handle_at = due
-        delay = max(due - time.time_ns(), 0) / 1e9
-        self._handle = self.loop.call_later(delay, self._tick)
-
-    def _tick(self) -> None:
-        self._handle = None
-        self.turn(self.engine.tick)
+        """Run `action` as a turn of the engine."""
+        self.turns.run(action)
 
     def poll_busily(self) -> None:
         """For a process that is only a server: nobody else's threads wait while the loop looks for
         more."""
-        self.busy_poll = BusyPoll(self.loop)
+        self.turns.busy_poll = BusyPoll(self.loop)
 
     # -- beginning and end ---------------------------------------------------------------------
 
@@ -260,17 +167,13 @@ class Runtime:
         """End every connection, sync and close every stream. On the disk of a group the last that
         was written may be on its way still: `left`."""
         self.stop_listening()
-        self.enter()
-        self._finish_turn(gathers=False)  # who waits for a shared commit is answered ...
+        self.turns.finish_last()  # who waits for a shared commit is answered ...
         await self._end_commits()  # ... also on a disk that is not quick
         self.engine.dismiss()
         for session in self.engine.all_sessions():
             session.close("Server Shutdown")
-        self.engine.finish_turn()
-        self._closing = True
-        for handle in (self._handle, self._again):
-            if handle is not None:
-                handle.cancel()
+        self.engine.rounds.finish_turn()
+        self.turns.end()
         await self._let_go()
         self.disk_thread.close()
         if self.run_gathered is not None:
@@ -304,13 +207,10 @@ class Runtime:
     async def abandon(self) -> None:
         """End without a word, and leave the store to whoever leads the group now: nothing that
         this server has to say leaves, and who is connected looks for the leader."""
-        self._closing = True
+        self.turns.end()
         self.stop_listening()
         for connection in list(self.connections):
             connection.abort()
-        for handle in (self._handle, self._again):
-            if handle is not None:
-                handle.cancel()
         await self.loop.run_in_executor(None, self.disk_thread.close)
 
     async def _let_go(self) -> None:

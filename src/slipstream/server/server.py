@@ -443,7 +443,7 @@ class Server:
 
 def _open_to_lead(runtime: Runtime, lead: Lead) -> None:
     """Open the store of a group and recover what is in it. Raises OSError, `StorageError`."""
-    runtime.engine.may_answer = lead.may_answer
+    runtime.engine.output.may_answer = lead.may_answer
     store = runtime.open_group_store(lead.disk, lead.root, lead.run_ahead, lead.run_gathered)
     runtime.engine.start_jetstream(store)
 

@@ -121,10 +121,10 @@ class TlsConnection(Connection):
             self.open_session()
         else:
             self.session.facts.update(facts)
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.expect_connect()
             self._put_held()
-            self.runtime.leave()
+            self.runtime.turns.leave()
         self._receive(b"")
 
     def expect_connect(self) -> None:
@@ -138,10 +138,10 @@ class TlsConnection(Connection):
         if self.session is None:
             self.open_session()
         else:
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.expect_connect()
             self._put_held()
-            self.runtime.leave()
+            self.runtime.turns.leave()
 
     def _put_held(self) -> None:
         held = self._held
@@ -165,9 +165,9 @@ class TlsConnection(Connection):
         self._cancel_timeout()
         self.log.error(f"TLS handshake error: {what}")
         if self.session is not None:
-            self.runtime.enter()
+            self.runtime.turns.enter()
             self.session.gone("TLS Handshake Failure")
-            self.runtime.leave()
+            self.runtime.turns.leave()
         self._ending = True
         self._transport.close()  # an alert may be on its way
 

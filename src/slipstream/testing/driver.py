@@ -420,12 +420,12 @@ class Driver:
     def finish(self) -> None:
         """End the turn, and all those that it asks for."""
         if self.gathers:
-            self.engine.finish_turn(gathers=True)
+            self.engine.rounds.finish_turn(gathers=True)
             return
         for _ in range(TURNS_MAX):
-            if not self.engine.finish_turn():
+            if not self.engine.rounds.finish_turn():
                 return
-            self.engine.go_on()
+            self.engine.rounds.go_on()
         raise AssertionError("the engine does not come to rest")
 
     def settle_log(self) -> int:

@@ -75,7 +75,7 @@ class LeadDriver(Driver):
         )
         self.is_waiting = False  # for its lease
         self._may_answer = may_answer
-        self.engine.may_answer = may_answer
+        self.engine.output.may_answer = may_answer
 
     def finish(self) -> None:
         """End the turn, unless what leaves may be out of date."""
@@ -215,7 +215,7 @@ class Lead:
             return
         due = driver.engine.timers.next_at()
         if driver.is_waiting:
-            self.loop.post(partial(self._turn, lambda driver: driver.engine.go_on()))
+            self.loop.post(partial(self._turn, lambda driver: driver.engine.rounds.go_on()))
         if due and due <= self._now():
             self.loop.post(partial(self._turn, lambda driver: driver.engine.tick()))
 

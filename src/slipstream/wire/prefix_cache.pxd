@@ -3,6 +3,7 @@ cimport slipstream.wire.ascii as char
 
 from slipstream.wire.headers cimport begins_with
 from slipstream.wire.patterns cimport PatternTrie
+from slipstream.wire.subjects cimport has_wildcard
 
 cdef bytes _ACK
 cdef int ACK_TOKENS_V1, ACK_TOKENS_V2

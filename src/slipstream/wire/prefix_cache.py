@@ -23,6 +23,7 @@ from typing import Any
 import slipstream.wire.ascii as char
 from slipstream.wire.headers import begins_with
 from slipstream.wire.patterns import PatternTrie
+from slipstream.wire.subjects import has_wildcard
 
 _ACK = b"$JS.ACK."
 # Tokens of an acknowledgement up to the consumer's name, in the shorter and in the longer form.
@@ -95,7 +96,7 @@ class PrefixCache:
 
     def forget(self, pattern: bytes) -> None:
         """Drop everything that may hold no more, because values of `pattern` came or went."""
-        if b"*" in pattern or b">" in pattern:
+        if has_wildcard(pattern):
             self.clear()
             return
         self._recent, self._recent_value = b"", None

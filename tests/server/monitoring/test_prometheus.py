@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from slipstream import Server
-from slipstream.server.measures import BOUNDS_NS, Histogram
+from slipstream.server.histogram import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.http.connection import Response
 from slipstream.server.monitoring.metrics.metric_list import ALERTS, METRICS, SECTIONS, names_in
 from slipstream.server.monitoring.metrics.prometheus import metrics

@@ -9,7 +9,7 @@ def test_what_is_too_much_to_be_gathered_waits_as_well() -> None:
     reader, writer = driver.client(), driver.client()
     reader.subscribe("a")
     is_sure = False
-    driver.engine.may_answer = lambda: is_sure
+    driver.engine.output.may_answer = lambda: is_sure
     for _ in range(20):
         writer.session.receive(encode("a", b"x" * 900_000))
     assert reader.take() == []
@@ -23,7 +23,7 @@ def test_a_connection_that_is_closed_meanwhile_is_told_nothing() -> None:
     client = driver.client()
     client.take()
     before = bytes(client.transport.written)
-    driver.engine.may_answer = lambda: False
+    driver.engine.output.may_answer = lambda: False
     client.session.put_line(b"stale\r\n")
     client.session.close("Server Shutdown")
     assert bytes(client.transport.written) == before

@@ -9,8 +9,6 @@ from slipstream.engine.loop.clock import Clock
 class Timer:
     """A deadline; `cancel` is cheap, the heap forgets it later."""
 
-    __slots__ = ("at", "callback")
-
     def __init__(self, at: int, callback: Callable[[], None] | None) -> None:
         self.at = at
         self.callback = callback

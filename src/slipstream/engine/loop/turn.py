@@ -2,10 +2,10 @@
 pump.
 
 A turn is everything that one read (or one timer, or one finished fdatasync) sets off. An object
-that has something to finish adds itself once; `Engine.finish_turn` works the lists off. So the
+that has something to finish adds itself once; `Rounds.finish_turn` works the lists off. So the
 price of a system call is paid for a batch and not for a message.
 
-A round is what happens between two looks at the sockets; `Engine.go_on` begins one. Work is counted
+A round is what happens between two looks at the sockets; `Rounds.go_on` begins one. Work is counted
 in steps, each about as long as it takes to deliver a small message (100 ns). A session that has
 used its quantum of steps is parked: it is not read from, and goes on in the next round, after the
 others have had their turn. So no client can hold up another one for longer than about a round.

@@ -5,6 +5,7 @@ from slipstream.engine.session.routing cimport Receiver, Route, Service, Shared,
 from slipstream.wire.buffer cimport OutBuffer
 from slipstream.wire.patterns cimport PatternTrie
 from slipstream.wire.prefix_cache cimport PrefixCache
+from slipstream.wire.subjects cimport has_wildcard
 
 
 cdef class Account:

@@ -23,6 +23,7 @@ from slipstream.engine.session.routing import (
 from slipstream.wire.buffer import OutBuffer
 from slipstream.wire.patterns import PatternTrie
 from slipstream.wire.prefix_cache import PrefixCache
+from slipstream.wire.subjects import has_wildcard
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
@@ -119,7 +120,7 @@ class Account:
 
     def _tell_watchers(self, pattern: bytes) -> None:
         """Watched subjects are literal: most patterns are, too, and then it is one lookup."""
-        if b"*" in pattern or b">" in pattern:
+        if has_wildcard(pattern):
             watched = self._watched.overlapping(pattern)
         else:
             watched = [pattern] if pattern in self._watchers else []

@@ -53,9 +53,12 @@ class Host(Protocol):
     system_account: Account
     stored: dict[str, int]  # bytes in streams of accounts that are limited, by storage
     staged: OpenBatches
-    is_crowded: bool  # clients have more than half of what they may have pending
     message_watch: MessageWatch | None  # is told of messages that are traced
     on_problem: Callable[[str], None]  # takes what an operator has to know
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether clients have more than half of what they may have pending."""
 
     def new_id(self) -> str:
         """A 22-character id that does not repeat."""
@@ -84,7 +87,7 @@ class Host(Protocol):
     def wait(self, early: NotYetError, session: Any, done: Callable[[], None]) -> None:
         """The same for a request that waits for another job."""
 
-    # What only sessions ask for; a session is a `ClientSession`.
+    # What only sessions and their output ask for; a session is a `ClientSession`.
 
     def admit_without_connect(self, session: Any) -> bool:
         """Whether a client that has not sent CONNECT may go on."""
@@ -112,3 +115,9 @@ class Host(Protocol):
 
     def drop_later(self, account: Account, subscriptions: list[Subscription]) -> None:
         """Take closed subscriptions out of their account, bit by bit."""
+
+    def all_sessions(self) -> list[Any]:
+        """The clients and the links to other servers."""
+
+    def cut_off(self, session: Any, reason: str) -> None:
+        """Be rid of a client that does not keep up, at once: nobody else waits for it."""

@@ -49,11 +49,16 @@ _PACK_HEAD = b"NATS/1.0\r\n%b: %%d\r\n%b: %%d\r\n%b: %%d\r\n\r\n" % (
 )
 
 
+def answer_head(name: str) -> bytes:
+    """The headers of a message of the stream `name`, up to its subject."""
+    return b"%b: %b\r\n%b: " % (NATS_STREAM, name.encode(), NATS_SUBJECT)
+
+
 class Answer:
     """What one request of `session` (None: nobody's) gets; `record` is the message that is sent
-    next."""
+    next. `head` is the stream's `answer_head`."""
 
-    def __init__(self, stream: "Stream", reply: bytes, session: Any) -> None:
+    def __init__(self, stream: "Stream", reply: bytes, session: Any, head: bytes) -> None:
         self.stream = stream
         self.session = session
         self.account = stream.account
@@ -75,11 +80,7 @@ class Answer:
         self._gathered = 0  # messages that are packed in it
         # Bounds of a packed answer, once it is one; else each message is an answer of its own.
         self._portion: Portion | None = None
-        self._stream_head = b"%b: %b\r\n%b: " % (
-            NATS_STREAM,
-            stream.name.encode(),
-            NATS_SUBJECT,
-        )
+        self._stream_head = head
 
     def status(self, line: bytes, *fields: tuple[bytes, _int]) -> None:
         """End with a status message."""

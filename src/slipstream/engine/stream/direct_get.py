@@ -12,7 +12,7 @@ import msgspec
 from slipstream.engine.protocol.json_body import read_lenient
 from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.routing import Service
-from slipstream.engine.stream.direct_answer import Answer
+from slipstream.engine.stream.direct_answer import Answer, answer_head
 from slipstream.errors import StorageError
 from slipstream.log.base import Log
 from slipstream.log.cold import ColdError
@@ -82,7 +82,8 @@ class DirectGroup(Service):
     def handle(self, message: Inbound) -> int:
         n = len(self.members)
         chosen = int(self._account.random.random() * n) if n > 1 else 0
-        return self.members[chosen].handle(message)
+        member = self.members[chosen]
+        return member.handle(message)
 
 
 class DirectGet:
@@ -96,6 +97,7 @@ class DirectGet:
             groups[name] = DirectGroup(stream.account, name)
         self._group: DirectGroup = groups[name]
         self._subject = self._group.subject
+        self._head = answer_head(stream.name)
         self._group.join(self)
 
     def stop(self) -> None:
@@ -107,9 +109,9 @@ class DirectGet:
         if not message.reply:
             return 1
         by_subject = message.subject[len(self._subject) + 1 :]
-        answer = Answer(self.stream, message.reply, message.session)
-        level = self.stream.js.refused_level(message)
-        if level:
+        answer = Answer(self.stream, message.reply, message.session, self._head)
+        has_headers = message.body_start > message.header_start
+        if has_headers and self.stream.js.refused_level(message):
             answer.status(b"412 Required Api Level")
             return 1
         body = message.body()
@@ -147,9 +149,12 @@ class DirectGet:
         try:
             self._answer(answer, request)
         except ColdError as cold:
-            self._fetch(cold, answer, lambda: self._attempt(answer, request))
+            self._attempt_later(cold, answer, request)
         except (OSError, StorageError):
             answer.status(b"500 Storage Failure")
+
+    def _attempt_later(self, cold: ColdError, answer: Answer, request: DirectRequest) -> None:
+        self._fetch(cold, answer, lambda: self._attempt(answer, request))
 
     def _fetch(self, cold: ColdError, answer: Answer, done: Callable[[], None]) -> None:
         """Go on once the disk was asked, unless the stream has ended meanwhile."""
@@ -165,15 +170,16 @@ class DirectGet:
     def _answer(self, answer: Answer, request: DirectRequest) -> None:
         """Answer once what is read is durable. One message is looked up now, or a stream that is
         always written to would never have an answer; many are, up to what is durable then."""
-        stream = self.stream
         found = False
         if not request.multi_last and not request.batch:
-            found = find_message(stream.log, request, answer.record)
-
-        if stream.is_settled:
+            found = find_message(self.stream.log, request, answer.record)
+        if self.stream.is_settled:
             self._respond(answer, request, found)
         else:
-            stream.when_settled(lambda error: self._settled(answer, request, found, error))
+            self._respond_later(answer, request, found)
+
+    def _respond_later(self, answer: Answer, request: DirectRequest, found: bool) -> None:
+        self.stream.when_settled(lambda error: self._settled(answer, request, found, error))
 
     def _settled(
         self, answer: Answer, request: DirectRequest, found: bool, error: Exception | None

@@ -84,11 +84,11 @@ class LeafWatcher(Watcher):
 
 def _open(connection: Connection, remote: Remote | None, watcher: LeafWatcher) -> None:
     runtime = connection.runtime
-    runtime.enter()
+    runtime.turns.enter()
     leaves = runtime.engine.leaves
     connection.session = leaves.open(connection, remote, watcher, **connection.facts)
     connection.log.created()
-    runtime.leave()
+    runtime.turns.leave()
 
 
 class LinkConnection(Connection):

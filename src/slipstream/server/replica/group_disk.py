@@ -38,7 +38,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from slipstream.errors import DiskFullError, StorageError
-from slipstream.log.disk import PUT_MAX, WHOLE_MAX, Disk, File
+from slipstream.log.disk import PUT_MAX, WHOLE_MAX, CopiedDisk, Disk, File
 from slipstream.server.replica.operations import Kind, Operation, encode_operations
 
 # Of one entry, about; what is more makes several. What was written at once stays in one, up to
@@ -67,7 +67,7 @@ class _Here(threading.local):
     gathers = False  # ... and makes none before it has to
 
 
-class GroupDisk:
+class GroupDisk(CopiedDisk):
     """The files below `root`, to which the group's entries are applied by whoever does what
     `submit` asks for; `disk` has them. For any number of threads. `on_lost` is called once, on any
     thread, when an entry has failed, or damage was found that `may_refuse` is for, which `damage`

@@ -21,7 +21,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from slipstream.model.durations import SECOND
-from slipstream.server.measures import BOUNDS_NS, Histogram
+from slipstream.server.histogram import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.metrics.metric_list import Metric, metric_of
 from slipstream.server.monitoring.metrics.samples import Labels
 

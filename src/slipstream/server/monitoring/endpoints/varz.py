@@ -181,7 +181,7 @@ def meta_cluster(monitor: Monitor, group: Group) -> dict[str, object]:
         "cluster_size": size_of(group),
         "quorum_needed": quorum_of(group),
         "pending": 0,
-        "pending_requests": len(monitor.engine.requests),
+        "pending_requests": len(monitor.engine.rounds.requests),
         "pending_infos": 0,
     }
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from slipstream.model.durations import SECOND
-from slipstream.server.measures import BOUNDS_NS, Histogram
+from slipstream.server.histogram import BOUNDS_NS, Histogram
 from slipstream.server.monitoring.metrics.metric_list import metric_of
 from slipstream.server.monitoring.metrics.samples import Labels, Samples, collect
 from slipstream.server.monitoring.monitor import Monitor

@@ -23,7 +23,7 @@ from slipstream.engine.protocol.options import VERSION
 from slipstream.engine.sourcing.inflow import inflow_info
 from slipstream.engine.stream.stream import Stream
 from slipstream.model.durations import SECOND
-from slipstream.server.measures import Histogram
+from slipstream.server.histogram import Histogram
 from slipstream.server.monitoring.endpoints.healthz import OK, HealthzOptions, problems_of
 from slipstream.server.monitoring.endpoints.jsz import JszOptions, jsz
 from slipstream.server.monitoring.endpoints.subsz import SubszOptions, subsz
