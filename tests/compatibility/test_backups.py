@@ -142,6 +142,21 @@ def test_a_backup_of_either_server_restores_on_either(
     assert json.loads(again.body)["duplicate"]
 
 
+@pytest.mark.parametrize("first", [0, 100])
+def test_a_stream_that_never_had_a_message_comes_back(
+    servers: dict[str, RawClient], first: int
+) -> None:
+    found: dict[str, list[Any]] = {}
+    for kind, client in servers.items():
+        client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"], "first_seq": first})
+        answer, data = back_up(client)
+        client.api("STREAM.DELETE.S")
+        states = [restore(client, answer, data)["state"], client.api("STREAM.INFO.S")["state"]]
+        found[kind] = [(state["first_seq"], state["last_seq"]) for state in states]
+        found[kind].append(json.loads(ask(client, "s.1", b"").body)["seq"])
+    assert found["slipstream"] == found["nats-server"]
+
+
 def test_both_say_the_same_of_what_can_not_be(servers: dict[str, RawClient]) -> None:
     found: dict[str, list[Any]] = {}
     for kind, client in servers.items():

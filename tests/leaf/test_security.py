@@ -118,6 +118,13 @@ def test_what_is_wrong_in_the_configuration_is_said(block: str, what: str) -> No
         load_text(f"leafnodes {{ {block} }}").options.validate()
 
 
+@pytest.mark.parametrize("scheme", ["nats-leaf", "leaf", "nats", "tls"])
+def test_a_hub_is_named_in_each_way_that_is_in_use(scheme: str) -> None:
+    text = f'leafnodes {{ remotes: [ {{ url: "{scheme}://hub:7422" }} ] }}'
+    (remote,) = load_text(text).options.leafnodes.remotes
+    assert remote.urls == [f"{scheme}://hub:7422"]
+
+
 async def test_a_reload_holds_links_to_the_new_rules(tmp_path: Path) -> None:
     accounts = 'accounts {{ A {{ users: [ {{ user: a, password: "{}" }} ] }} }}'
     more = accounts.format("old")

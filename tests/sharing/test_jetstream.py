@@ -177,3 +177,36 @@ async def test_an_acknowledgement_comes_back_to_the_importing_account(
         assert info.state.messages == 200
         stored = await (await owner.jetstream().stream("S")).get_message(1)
         assert not stored.headers
+
+
+async def test_who_sees_the_jetstream_of_another_account_has_none_of_its_own(
+    kind: str, tmp_path: Path
+) -> None:
+    told = '{ service: { account: EXPORTER, subject: "$JS.API.INFO" } }'
+    one = '{ service: { account: EXPORTER, subject: "$JS.API.CONSUMER.INFO.S.c" } }'
+    text = f"""
+        accounts {{
+          EXPORTER {{
+            jetstream: enabled
+            users: [ {{ user: e, password: p }} ]
+            exports: [ {{ service: "$JS.API.>" }} ]
+          }}
+          SEES {{ users: [ {{ user: i, password: p }} ], imports: [ {told}, {one} ] }}
+          BLIND {{ users: [ {{ user: b, password: p }} ] }}
+        }}
+    """
+    async with (
+        server(kind, tmp_path, text) as node,
+        await connect(node, "e") as owner,
+        await connect(node, "i") as connection,
+        await connect(node, "b") as blind,
+    ):
+        stream = await owner.jetstream().create_stream(name="S", subjects=["s"])
+        await stream.create_consumer(durable_name="c")
+        found = await connection.jetstream().consumer_info("S", "c")
+        assert found.name == "c"
+        for subject in ("CONSUMER.INFO.S.other", "STREAM.NAMES", "STREAM.CREATE.X", "NOTHING"):
+            with pytest.raises(slipstream.NoRespondersError):
+                await connection.request(f"$JS.API.{subject}", b"", timeout=5)
+        answer = await blind.request("$JS.API.STREAM.NAMES", b"", timeout=5)
+        assert b"10039" in answer.data

@@ -177,10 +177,10 @@ class ApiService(Service):
         rest = subject[len(PREFIX) :]
         if rest.startswith(("CONSUMER.MSG.NEXT.", "DIRECT.GET.")):
             return 0  # the consumer or stream itself answers, or nobody is there
+        if not self.js.account.limits.jetstream and self._is_elsewhere(message.subject):
+            return 0
         if self._find(rest)[0] is None:
             return 1
-        if not self.js.account.limits.jetstream and self._is_imported(message.subject):
-            return 0
         engine = self.js.engine
         began = engine.meter.begin()
         if message.session is not None and engine.must_wait():
@@ -189,8 +189,12 @@ class ApiService(Service):
             self.answer(message, began)
         return 1
 
+    def _is_elsewhere(self, subject: bytes) -> bool:
+        """Whether the account, which has no JetStream, uses that of another one by this name, or
+        has imported what tells of it: then nobody answers what is not imported."""
+        return self._is_imported(subject) or self._is_imported(b"$JS.API.INFO")
+
     def _is_imported(self, subject: bytes) -> bool:
-        """Whether the account, which has no JetStream, uses that of another one by this name."""
         services = self.js.account.route(subject).services
         return any(isinstance(service, ServiceImport) for service in services)
 

@@ -370,6 +370,7 @@ class Restore(Service):
         if self._store is not None and isinstance(self._log, FileLog):
             self._store.share_cache(self._log)
         stream = Stream(js, config, self._log, self._store, self._created)
+        stream.shows_front = True
         js.take_in(stream)
         self._place_consumers(stream)
         enforce_all(stream)

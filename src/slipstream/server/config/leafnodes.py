@@ -42,7 +42,7 @@ from slipstream.server.options import (
 )
 from slipstream.wire.subjects import is_pattern
 
-_SCHEMES = frozenset({"", "nats", "nats-leaf", "tls"})
+_SCHEMES = frozenset({"", "leaf", "nats", "nats-leaf", "tls"})
 _COMPRESSIONS = {
     **{mode: mode for mode in MODES},
     **{mode.removeprefix("s2_"): mode for mode in MODES},
@@ -75,7 +75,7 @@ def _checked(url: str) -> str:
     if parts.scheme in ("ws", "wss"):
         raise Wrong("leaf nodes over WebSocket are not supported yet: use nats-leaf:// or tls://")
     if parts.scheme not in _SCHEMES:
-        raise Wrong(f'the scheme "{parts.scheme}" is not one of nats-leaf, nats, tls')
+        raise Wrong(f'the scheme "{parts.scheme}" is not one of nats-leaf, leaf, nats, tls')
     return whole
 
 
