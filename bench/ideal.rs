@@ -5,8 +5,9 @@
 //! load generator, the loopback interface and the system calls are all that is measured.
 //!
 //! Build: rustc -O --edition 2021 -o ideal ideal.rs
-//! Usage: ideal [--spin] -p PORT (other options of a server are accepted and ignored)
+//! Usage: ideal [--spin] [--sync] -p PORT -sd PATH (other options of a server are ignored)
 //! With `--spin` a thread looks for input for a moment before it sleeps, which saves waking it.
+//! With `--sync` what was read is written and synced before it is answered, at PATH.
 use std::collections::HashMap;
 use std::env;
 use std::io::{ErrorKind, Read, Write};
@@ -16,6 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
+
+#[path = "ideal_disk.rs"]
+mod ideal_disk;
+use ideal_disk::Disk;
 
 /// Who listens on a subject: its last token may be `*`.
 #[derive(Clone)]
@@ -46,6 +51,8 @@ struct Connection {
     subject: Vec<u8>,
     changes: usize,
     seq: usize,
+    disk: Option<Arc<Mutex<Disk>>>,
+    is_stored: bool,                 // whether something is answered as if it were
 }
 
 fn number(text: &[u8]) -> usize {
@@ -98,6 +105,7 @@ impl Connection {
                 self.seq += 1;
                 let ack = format!("{{\"stream\":\"BENCH\", \"seq\":{}}}", self.seq);
                 self.message(reply, "", ack.as_bytes());
+                self.is_stored = true;
             }
         }
     }
@@ -177,10 +185,10 @@ fn read(socket: &mut TcpStream, chunk: &mut [u8], spin: bool) -> std::io::Result
     socket.read(chunk)
 }
 
-fn serve(mut socket: TcpStream, interest: Arc<Interest>, spin: bool) {
+fn serve(mut socket: TcpStream, interest: Arc<Interest>, disk: Option<Arc<Mutex<Disk>>>, spin: bool) {
     socket.set_nodelay(true).unwrap();
     let writer = Arc::new(Mutex::new(socket.try_clone().unwrap()));
-    let mut it = Connection { interest, socket: writer, out: Vec::new(), others: Vec::new(), subject: Vec::new(), changes: usize::MAX, seq: 0 };
+    let mut it = Connection { interest, socket: writer, out: Vec::new(), others: Vec::new(), subject: Vec::new(), changes: usize::MAX, seq: 0, disk, is_stored: false };
     it.out.extend_from_slice(b"INFO {\"server_id\":\"I\",\"version\":\"2.12.0\",\"headers\":true,\"max_payload\":8388608}\r\n");
     it.flush();
     let (mut data, mut chunk) = (Vec::new(), vec![0; 1 << 18]);
@@ -188,6 +196,9 @@ fn serve(mut socket: TcpStream, interest: Arc<Interest>, spin: bool) {
         if n == 0 { break }
         data.extend_from_slice(&chunk[..n]);
         let used = it.frames(&data);
+        if std::mem::take(&mut it.is_stored) {
+            if let Some(disk) = &it.disk { disk.lock().unwrap().keep(&data[..used]) }
+        }
         data.drain(..used);
         it.flush();
     }
@@ -195,12 +206,17 @@ fn serve(mut socket: TcpStream, interest: Arc<Interest>, spin: bool) {
 
 fn main() {
     let words: Vec<String> = env::args().collect();
-    let spin = words.iter().any(|w| w == "--spin");
-    let at = words.iter().position(|w| w == "-p").expect("-p PORT");
-    let port: u16 = words[at + 1].parse().expect("a port");
+    let has = |word: &str| words.iter().any(|w| w == word);
+    let behind = |word: &str| &words[words.iter().position(|w| w == word).expect(word) + 1];
+    let spin = has("--spin");
+    let port: u16 = behind("-p").parse().expect("a port");
+    let disk = has("--sync").then(|| {
+        std::fs::create_dir_all(behind("-sd")).unwrap();
+        Arc::new(Mutex::new(Disk::new(&format!("{}/blocks", behind("-sd")))))
+    });
     let interest = Arc::new(Interest::default());
     for socket in TcpListener::bind(("127.0.0.1", port)).expect("bind").incoming() {
-        let (socket, interest) = (socket.unwrap(), interest.clone());
-        thread::spawn(move || serve(socket, interest, spin));
+        let (socket, interest, disk) = (socket.unwrap(), interest.clone(), disk.clone());
+        thread::spawn(move || serve(socket, interest, disk, spin));
     }
 }

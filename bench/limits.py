@@ -96,7 +96,8 @@ def share_of_bandwidth(load: Load, per_second: float, disk: Disk) -> float | Non
 def of_load(load: Load, ideal: float, disk: Disk) -> float:
     """The limit of a load, from what a server that does nothing reaches."""
     if load.lower_is_better:
-        return ideal + (disk.commit_us if load.disk_bytes else 0)
+        has_synced = load.bound_over_commit is not None
+        return ideal + (disk.commit_us if load.disk_bytes and not has_synced else 0)
     if load.disk_bytes:
         return min(ideal, disk.bytes_per_second / load.disk_bytes)
     return ideal

@@ -15,13 +15,15 @@ BUILT = HERE.parent / "build"
 LOADGEN = BUILT / "loadgen"
 IDEAL = BUILT / "ideal"
 IDEAL_GROUP = BUILT / "ideal_group"
+SHARED = HERE / "ideal_disk.rs"  # by the last two
 
 
 def build_programs() -> None:
     """Compile what is missing or out of date; end with a clear message if there is no compiler."""
     for program in (LOADGEN, IDEAL, IDEAL_GROUP):
         source = HERE / f"{program.name}.rs"
-        if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
+        changed = max(path.stat().st_mtime for path in (source, SHARED))
+        if program.exists() and program.stat().st_mtime > changed:
             continue
         if not shutil.which("rustc"):
             sys.exit(

@@ -44,7 +44,9 @@ NATS_SERVER_ALWAYS = Contender(
     "nats-server always", NATS_SERVER.command, "jetstream { sync_interval: always }"
 )
 IDEAL = Contender("ideal", [str(IDEAL_PROGRAM)])
-SPINNING_IDEAL = Contender("spinning ideal", [str(IDEAL_PROGRAM), "--spin"])
+SPINNING_IDEAL = Contender("spinning ideal", [*IDEAL.command, "--spin"])
+SYNCING_IDEALS = [Contender(f"{one.name} that syncs", [*one.command, "--sync"])
+                  for one in (IDEAL, SPINNING_IDEAL)]  # fmt: skip
 
 
 def check_installed() -> None:

@@ -38,15 +38,19 @@ class OpenFiles:
         self.most = max(most, 1)
         self._lock = threading.Lock()
         self._recent: dict[Resting, None] = {}  # the oldest first
+        self._latest: Resting | None = None  # of these
 
     def __len__(self) -> int:
         return len(self._recent)
 
     def used(self, file: Resting) -> None:
         """`file` has descriptors and was just used."""
+        if file is self._latest:
+            return
         with self._lock:
             self._recent.pop(file, None)
             self._recent[file] = None
+            self._latest = file
             if len(self._recent) <= self.most:
                 return
             oldest = [other for other, _ in zip(self._recent, range(TRIED_AT_ONCE), strict=False)]
@@ -80,3 +84,5 @@ class OpenFiles:
         """`file` has no descriptors any more."""
         with self._lock:
             self._recent.pop(file, None)
+            if file is self._latest:
+                self._latest = None

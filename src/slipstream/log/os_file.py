@@ -195,7 +195,12 @@ class OsFile:
 
     def _begin(self) -> None:
         """The descriptors are needed until `_end`."""
-        self._open_files.with_room(self._use)
+        with self._gate:
+            is_open = self._fd >= 0
+            if is_open:
+                self._busy += 1
+        if not is_open:
+            self._open_files.with_room(self._use)
         if not self._closed:
             self._open_files.used(self)
 
@@ -290,7 +295,7 @@ class OsFile:
             if not parts:
                 return
             self._pending = []
-            size = sum(len(part) for part in parts)
+            size = sum([len(part) for part in parts])
             try:
                 self._write_parts(parts)
                 self._flushed += size

@@ -1,7 +1,5 @@
 """How often what has taken how long."""
 
-from bisect import bisect_left
-
 _US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
 BOUNDS_NS = (
     10 * _US, 25 * _US, 50 * _US, 100 * _US, 250 * _US, 500 * _US,
@@ -21,5 +19,10 @@ class Histogram:
         """`count` things have taken `duration` ns each."""
         if duration < 0:  # the system's clock was set back
             duration = 0
-        self.counts[bisect_left(BOUNDS_NS, duration)] += count
+        at = 0
+        for bound in BOUNDS_NS:
+            if duration <= bound:
+                break
+            at += 1
+        self.counts[at] += count
         self.total += duration * count
