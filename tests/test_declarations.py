@@ -37,6 +37,7 @@ class Declared:
 
 CLASS = re.compile(r"cdef class (\w+)(?:\(([\w, ]*)\))?:")
 FUNCTION = re.compile(r"(cp?def) (?:inline )?[^=(]*?\*{0,2}(\w+)\((.*)\)[^()]*$")
+C_NAMES = re.compile(r"^cdef (?!class |inline )[^():\n]*?((?:\w+, )*\w+)[ ]*(?:#.*)?$", re.M)
 ATTRIBUTE = re.compile(r"cdef (?:(public|readonly) )?([^()]+)$")
 
 
@@ -170,6 +171,26 @@ def test_a_declaration_has_the_attributes_of_its_classes(module: str) -> None:
             assert own.bases == scope.bases or not scope.bases, name
             assert scope.attributes - own.attributes == set(), f"{name} never sets these"
             assert own.attributes <= _with_bases(scope), f"{name} sets what is not declared"
+
+
+def test_nobody_imports_a_name_that_is_of_c_alone() -> None:
+    of_c = {
+        (f"slipstream.{module.replace('/', '.')}", name)
+        for module, path in DECLARATIONS.items()
+        for names in C_NAMES.findall(path.read_text())
+        for name in names.split(", ")
+    }
+    imported = {
+        (node.module, one.name)
+        for folder in ("src", "tests", "bench", "fuzz", "tools", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+    }
+    assert ("slipstream.engine.rounds", "READS_MAX") in imported
+    assert ("slipstream.server.turns", "ROUND_STEPS_MIN") in of_c
+    assert of_c & imported == set()
 
 
 @pytest.mark.parametrize("module", [str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.pyx")])

@@ -411,6 +411,15 @@ def test_pending_bytes_are_counted_when_enough_was_written_to_matter() -> None:
     assert sum(client.transport.closed for client in deaf) == 2
 
 
+@pytest.mark.parametrize("most", [2**61, 2**63 - 1])
+def test_who_bounds_nothing_is_delivered_to(most: int) -> None:
+    driver = Driver(options=EngineOptions(server_name="here", max_pending=most))
+    reader, publisher = driver.client(), driver.client()
+    reader.subscribe("a")
+    publisher.publish("a", b"x")
+    assert [message.body for message in reader.take()] == [b"x"]
+
+
 # -- large messages ------------------------------------------------------------------------------
 
 

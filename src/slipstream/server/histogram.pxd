@@ -1,11 +1,9 @@
 import cython
 
-cdef tuple BOUNDS_NS
-
 
 cdef class Histogram:
     cdef public list counts
     cdef public object total
 
     @cython.locals(at=Py_ssize_t, bound="long long")
-    cpdef void add(self, long long duration, long long count=*) except *
+    cpdef void add(self, long long duration, object count=*) except *

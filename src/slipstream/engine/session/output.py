@@ -14,6 +14,7 @@ from slipstream.engine.session.session import WRITES, ClientSession
 
 # What a client that does not keep up is sent gathers here until it makes a piece worth a write.
 PIECE_BYTES = 64 * 1024
+_COUNT_MAX = 2**62  # bytes, for who bounds nothing: more does not go into a number of C
 
 
 class Output:
@@ -119,7 +120,7 @@ class Output:
         self.is_crowded = total > bound // 2
         # What is pending grows by what is written, at the most.
         self._written = 0
-        self._count_at = max(bound // 2 - total, bound // 16)
+        self._count_at = min(max(bound // 2 - total, bound // 16), _COUNT_MAX)
 
 
 def _pending(session: ClientSession) -> int:
