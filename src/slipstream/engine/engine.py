@@ -43,11 +43,7 @@ from slipstream.engine.session.message import Inbound
 from slipstream.engine.session.output import Output
 from slipstream.engine.session.permissions import Permissions
 from slipstream.engine.session.routing import Route
-from slipstream.engine.session.session import (
-    LOGIN,
-    ClientSession,
-    Transport,
-)
+from slipstream.engine.session.session import LOGIN, ClientSession, Transport
 from slipstream.engine.session.watch import MessageWatch
 from slipstream.errors import StorageError
 from slipstream.log.stream_store import Store

@@ -122,7 +122,9 @@ class Turns:
             return False
         unwritten = 0
         for stream in self._turn.streams:
-            unwritten += stream.unwritten()
+            unwritten = stream.unwritten()
+            if unwritten:
+                break
         return unwritten > 0
 
     def _look_once_more(self) -> None:

@@ -7,6 +7,7 @@ there, that is, what clients have not taken yet: of one of them (`max_pending`),
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 
 from slipstream.engine.loop.turn import WRITE_SLICE, Turn
 from slipstream.engine.session.host import Host
@@ -112,7 +113,7 @@ class Output:
         found = [(_pending(session), session) for session in self._host.all_sessions()]
         total = sum([pending for pending, _ in found])
         if total > bound:
-            found.sort(key=_first)
+            found.sort(key=itemgetter(0))
         while total > bound:
             pending, session = found.pop()
             total -= pending
@@ -126,7 +127,3 @@ class Output:
 def _pending(session: ClientSession) -> int:
     pending: int = session.transport.pending()
     return pending + session.out.length()
-
-
-def _first(item: tuple[int, ClientSession]) -> int:
-    return item[0]
