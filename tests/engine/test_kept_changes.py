@@ -281,7 +281,7 @@ def test_who_takes_a_name_waits_for_the_jobs_that_may_use_it(
     driver: Driver, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aside: list[Any] = []
-    monkeypatch.setattr(driver.runner, "start_aside", aside.append)
+    monkeypatch.setattr(driver.runner, "start_aside", lambda job, _: aside.append(job))
     client.api("STREAM.DELETE.S")
     client.send(call("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]}, "new"))
     assert "new" not in answers(client)

@@ -235,7 +235,7 @@ class SlowCheckpoints(HandRunner):
         super().__init__()
         self.checkpoints: list[Held] = []
 
-    def start_aside(self, job: Job) -> None:
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
         if isinstance(job, CheckpointJob):
             self.checkpoints.append(Held(self, job))
         else:

@@ -114,12 +114,16 @@ class World:
     def begin_checkpoint(self) -> None:
         """One begins when no batch is under way."""
         if self.checkpoint is None and not self.batches:
-            self.checkpoint = self.log.checkpoint()
+            self.checkpoint = self.log.checkpoint(makes_room=self.random.random() < 0.5)
 
     def go_on(self) -> None:
-        """A checkpoint applies one more change."""
-        if self.checkpoint is not None and not self.checkpoint.apply_next():
-            self.checkpoint.sync()
+        """A checkpoint applies a few more changes, or leaves the rest."""
+        if self.checkpoint is None:
+            return
+        if self.random.random() < 0.1:
+            self.checkpoint.leave_rest()
+        self.checkpoint.run_some(self.random.randint(1, 3))
+        if self.checkpoint.has_ended:
             self.log.ended(self.checkpoint)
             self.checkpoint = None
 
@@ -142,6 +146,7 @@ def test_a_start_finds_what_was_durable_or_what_was_kept_later(
     seed: int, left_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_log, "LEFT_MAX", left_max)
+    monkeypatch.setattr(commit_log, "APPLIED_FIRST", 2)
     World(seed).run()
 
 
@@ -193,6 +198,54 @@ def test_a_checkpoint_that_begins_beside_a_batch_is_found(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(World, "begin_checkpoint", begin_checkpoint)
     assert found()
+
+
+def test_content_that_is_left_out_where_it_should_be_repeated_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit_log, "APPLIED_FIRST", 2)
+    monkeypatch.setattr(CommitLog, "_repeat", lambda log, changes: True)
+    assert found()
+
+
+# -- checkpoints that make room -------------------------------------------------------------------
+
+
+def test_a_checkpoint_that_makes_room_applies_a_few_contents_and_repeats_the_others() -> None:
+    disk = SimulatedDisk(Random(1))
+    names = [f"root/{n:02}" for n in range(40)]
+    for name in names:
+        disk.makedirs(name)
+    log = CommitLog(disk, "root", 20_000 + HEAD_SIZE)
+    log.open()
+    log.begin()
+
+    def commit() -> None:
+        batch = log.prepare_sync()
+        assert batch is not None
+        batch.run()
+        log.finish_sync(batch)
+
+    for name in names:
+        log.keep(TwinFile(disk, f"{name}/state"), name.encode() + bytes(250))
+        commit()
+    assert log.is_half_full()
+    checkpoint = log.checkpoint(makes_room=log.is_short_of_room)
+    assert checkpoint is not None
+    checkpoint.run()
+    written = [name for name in names if disk.exists(f"{name}/state.0")]
+    assert commit_log.APPLIED_FIRST <= len(written) < len(names)
+    assert written == names[: len(written)], "the oldest ones come first"
+    log.ended(checkpoint)
+    commit()  # the entry with the others, and that what came before is not needed
+    assert log.unapplied == len(names) - len(written)
+    assert not log.is_half_full()
+    assert not log.is_short_of_room
+    disk.crash()
+    again = CommitLog(disk, "root", 20_000 + HEAD_SIZE)
+    assert [one.path for one in again.open().changes] == [
+        f"{name.removeprefix('root/')}/state" for name in names[len(written) :]
+    ]
 
 
 # -- damage ---------------------------------------------------------------------------------------

@@ -55,6 +55,37 @@ async def test_jobs_run_in_order_on_the_thread_and_finish_on_the_loop() -> None:
     ]
 
 
+class Long(Noted):
+    """A job that runs until it may end."""
+
+    def __init__(self, name: str, events: list[tuple[str, str]]) -> None:
+        super().__init__(name, events)
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def run(self) -> None:
+        super().run()
+        self.has_begun.set()
+        self.may_end.wait()
+
+
+async def test_a_job_aside_that_comes_first_waits_for_the_one_under_way_alone() -> None:
+    events: list[tuple[str, str]] = []
+    thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())
+    under_way = Long("under way", events)
+    thread.start_aside(under_way)
+    await asyncio.to_thread(under_way.has_begun.wait)
+    last = Noted("last", events)
+    for job in (Noted("next", events), last):
+        thread.start_aside(job)
+    thread.start_aside(Noted("first", events), comes_first=True)
+    under_way.may_end.set()
+    await last.finished.wait()
+    thread.close()
+    ran = [event.removesuffix(" ran") for event, where in events if where == "thread"]
+    assert ran == ["under way", "first", "next", "last"]
+
+
 async def test_a_small_batch_runs_on_the_loop_and_a_large_one_does_not() -> None:
     events: list[tuple[str, str]] = []
     thread = DiskThread(asyncio.get_running_loop(), run_turn, Measures())

@@ -57,9 +57,9 @@ def test_a_log_that_is_said_to_be_applied_too_early_is_found(
 ) -> None:
     checkpoint = CommitLog.checkpoint
 
-    def hasty(log: CommitLog) -> Checkpoint | None:
+    def hasty(log: CommitLog, makes_room: bool = False) -> Checkpoint | None:
         log._applied = log._durable
-        return checkpoint(log)
+        return checkpoint(log, makes_room)
 
     monkeypatch.setattr(CommitLog, "checkpoint", hasty)
     assert found(busy).startswith(LOST)

@@ -9,7 +9,9 @@ start.
 
 Two files take turns. Once one is half full, a checkpoint turns to the other one, applies all that
 the first one holds, and leaves it free. So a start has at most two files to read, and the disk
-writes into blocks that it has. If both are full, changes wait for the checkpoint under way.
+writes into blocks that it has. If both are full, changes wait for the checkpoint under way, so one
+that makes room is to be quick, and to write a file for each of a thousand configurations is not:
+such content is repeated in the file that is turned to, as far as it is short, and applied later.
 
 Batches that were synced in segments are referred to, and nobody waits for that: references go with
 the next entry, or with one of their own. There is always room for some of them.
@@ -58,6 +60,8 @@ REFERENCES_SHARE = 16  # ... or so small a part of a small file
 REFERENCES_MAX = 8  # times that: the most that may wait
 REFERENCES_FEW = 4096  # bytes of them that have no entry of their own before their time
 COPIES_ROOM = 64 * 1024  # bytes that copies are given room for at once
+APPLIED_FIRST = 8  # contents that a checkpoint applies that makes room: the oldest ones
+REPEATED_SHARE = 8  # the most that it repeats of the others, as a part of a file
 SECTOR = 4096  # bytes that are lost together where a disk cannot be read
 
 
@@ -237,6 +241,9 @@ class CommitLog:
         self._changes: dict[Key, Change] = {}  # for the next entry
         self._waiting: list[Done] = []  # for that entry
         self._bytes = 0  # of its changes, at the most
+        # Durable changes that whatever entry is next repeats, so that what was said before is free.
+        self._repeated: list[Change] = []
+        self._repeated_bytes = 0
         # Copies of what was appended to segments go with it, or with one of their own if a
         # checkpoint has to make room for the changes.
         self.copies = EntryCopies(self._root, self._make_room_for_copy)
@@ -360,7 +367,7 @@ class CommitLog:
         more = size + COPIES_ROOM
         file = self._files[self._active]
         if self._fits(more) and self._has_space(file, self._need(more)):
-            self.copies.room = more - self._bytes
+            self.copies.room = more - self._bytes - self._repeated_bytes
             return True
         if not self._fits(size) and not self._is_other_free():
             return False
@@ -368,7 +375,7 @@ class CommitLog:
             self._make_room(size)
         except StorageError:
             return False
-        self.copies.room = size - self._bytes
+        self.copies.room = size - self._bytes - self._repeated_bytes
         return True
 
     def refer(self, references: Sequence[Reference]) -> None:
@@ -521,11 +528,11 @@ class CommitLog:
     @property
     def has_changes(self) -> bool:
         """Whether something waits for an entry."""
-        return bool(self._changes or self.copies.size)
+        return bool(self._changes or self._repeated or self.copies.size)
 
     def unwritten(self) -> int:
         """Bytes of changes that the next entry will have, at the most."""
-        return self._bytes + self.copies.size
+        return self._bytes + self._repeated_bytes + self.copies.size
 
     def prepare_sync(self) -> EntryBatch | None:
         """The entry of all that was changed since the last one; None if there is nothing to say, or
@@ -533,7 +540,7 @@ class CommitLog:
         if self.failed:
             return None
         if self.is_held():
-            if self.copies.size and self._fits(self.copies.size):
+            if self.copies.size and self._fits(self._repeated_bytes + self.copies.size):
                 return self._entry([], [])
             return self._floor_entry()  # what was applied may be said: that makes room
         if not self.has_changes:
@@ -545,7 +552,8 @@ class CommitLog:
     def _floor_entry(self) -> EntryBatch | None:
         """An entry that says what was applied; None if that is known, or a full disk has no
         room."""
-        if self._owes_floor and self._has_space(self._files[self._active], self._size + SPARE):
+        size = self._size + self._repeated_bytes + SPARE
+        if self._owes_floor and self._has_space(self._files[self._active], size):
             return self._entry([], [])
         return None
 
@@ -565,7 +573,10 @@ class CommitLog:
         return self._entry(list(changes.values()), waiting)
 
     def _entry(self, changes: list[Change], waiting: list[Done]) -> EntryBatch:
-        """The next entry, with all copies that wait, handed to the file that is written to."""
+        """The next entry, with what it repeats and all copies that wait, handed to the file that is
+        written to."""
+        changes = [*self._repeated, *changes]  # those that were made since count
+        self._repeated, self._repeated_bytes = [], 0
         waiting, self._copies_waiting = [*waiting, *self._copies_waiting], []
         self._erases_copies = False
         copied = self.copies.size
@@ -663,8 +674,8 @@ class CommitLog:
         """The log has failed: those who wait for an entry that will not be are told."""
         waiting, self._waiting = [*self._waiting, *self._copies_waiting], []
         self._copies_waiting = []
-        self._changes, self._references = {}, []
-        self._bytes = self._referred = 0
+        self._changes, self._repeated, self._references = {}, [], []
+        self._bytes = self._repeated_bytes = self._referred = 0
         self.copies.clear()
         call_all(waiting, StorageError(self.failed))
 
@@ -764,9 +775,15 @@ class CommitLog:
         """Whether the file that is written to is half full, so that it is time for a checkpoint."""
         return (self._size - HEAD_SIZE) * 2 > self._file_bytes - HEAD_SIZE
 
-    def checkpoint(self) -> "Checkpoint | None":
-        """Begin to apply all that is durable. None if there is nothing to apply, or the last
-        checkpoint has not ended. No batch may be under way."""
+    @property
+    def is_short_of_room(self) -> bool:
+        """Whether a checkpoint is to make room: the other file is in use, or is about to be."""
+        return self.is_half_full() or not self._is_other_free()
+
+    def checkpoint(self, makes_room: bool = False) -> "Checkpoint | None":
+        """Begin to apply all that is durable; or, to make room, what has to be, and have the next
+        entry repeat the rest. None if there is nothing to apply, or the last checkpoint has not
+        ended. No batch may be under way."""
         if self.failed or self._checkpoint is not None:
             return None
         if not self._unapplied and not self._erases:
@@ -783,6 +800,8 @@ class CommitLog:
             self._turn()
         if not self._unapplied or self.failed:
             return None
+        if makes_room:
+            self._repeat_contents()
         for change in self._unapplied.values():
             if isinstance(change.kept, SegmentCopy):
                 change.kept.hand_over()
@@ -790,6 +809,35 @@ class CommitLog:
         self._round += 1
         self._checkpoint = Checkpoint(self._disk, self._index, changes)
         return self._checkpoint
+
+    def _repeat_contents(self) -> None:
+        """Have the next entry repeat contents instead of applying them: the last ones, so that what
+        makes the directories for others stays before these."""
+        contents = [one for one in self._unapplied.values() if one.record.kind == KEEP]
+        repeated: list[Change] = []
+        size = 0
+        for change in reversed(contents[APPLIED_FIRST:]):
+            size += change.record.size
+            if size * REPEATED_SHARE > self._file_bytes:
+                break
+            repeated.append(change)
+        repeated.reverse()
+        if self._repeat(repeated):
+            for change in repeated:
+                del self._unapplied[change.key]
+
+    def _repeat(self, changes: list[Change]) -> bool:
+        """Have the next entry repeat durable changes; False if there is no room for that. Before it
+        no entry says that they were applied."""
+        size = sum(change.record.size for change in changes if change.is_wanted)
+        if not self._fits(self.unwritten() + size):
+            return False
+        if not self._has_space(self._files[self._active], self._need(self.unwritten() + size)):
+            return False
+        self._repeated += [change for change in changes if change.is_wanted]
+        self._repeated_bytes += size
+        self.copies.room = 0  # there may be less
+        return True
 
     def pass_over(self) -> None:
         """Go on in the other file if this one is half full and there is nothing to apply. No batch
@@ -808,40 +856,33 @@ class CommitLog:
         self._owes_floor = True
 
     def ended(self, checkpoint: "Checkpoint") -> None:
-        """A checkpoint has come to its end. What the disk did not take is tried again by the next
-        one. Where the log needs its room it goes into the next entry once more."""
+        """A checkpoint has come to its end. What it has left, and what the disk did not take, is
+        for the next one. Where the log needs its room, the latter goes into the next entry once
+        more."""
         self._checkpoint = None
         for path in [path for path, one in self._removals.items() if one.is_free]:
             del self._removals[path]
         checkpoint.finish()
-        refused = {change.key: change for change in checkpoint.refused if change.is_wanted}
-        if refused and not self._say_again(refused):
-            newer, self._unapplied = self._unapplied, refused
+        refused = [change for change in checkpoint.refused if change.is_wanted]
+        if checkpoint.left or (refused and not self._say_again(refused)):
+            newer, self._unapplied = self._unapplied, {}
             self._round += 1
-            for change in newer.values():
+            for change in (*refused, *checkpoint.left, *newer.values()):
                 _put(self._unapplied, change)
             return
         self._applied = checkpoint.index
         self._owes_floor = True
 
-    def _say_again(self, refused: dict[Key, Change]) -> bool:
+    def _say_again(self, refused: list[Change]) -> bool:
         """Have the next entry, which says that all was applied, repeat what was not; False if there
         is room in the log, or no room for that."""
-        size = sum(change.record.size for change in refused.values())
-        if any(change.record.kind in (REMOVE, WRITE) for change in refused.values()):
+        if any(change.record.kind in (REMOVE, WRITE) for change in refused):
             return False  # it would remove what was kept since; it is about other bytes than these
-        if not self.is_half_full() or not self._fits(self.unwritten() + size):
-            return False
-        if not self._has_space(self._files[self._active], self._need(self.unwritten() + size)):
+        if not self.is_half_full():
             return False
         newer = {change.key for batch in self._batches for change in batch.changes}
         newer.update(self._changes, self._unapplied)
-        for key, change in refused.items():
-            if key not in newer:
-                self._changes[key] = change
-                self._bytes += change.record.size
-        self.copies.room = 0  # there may be less
-        return True
+        return self._repeat([change for change in refused if change.key not in newer])
 
     def apply_all(self) -> None:
         """Make all durable, apply it, and leave an empty log. Nobody else may work on it. Blocks;
@@ -921,19 +962,37 @@ class Checkpoint:
         self.is_final = False  # a sync has failed: segments among it take no more messages
         self._disk = disk
         self._changes = changes
+        self.left: list[Change] = []  # what it has not come to, in order
+        self.has_ended = False
+        self._has_begun = False
         self._applied: list[Change] = []
         self._unremoved: set[str] = set()  # directories that the disk did not let go
         self._touched = Touched()
 
     def run(self) -> None:
-        """Do it. Blocks. Never raises."""
+        """Do it, or what is left of it. Blocks. Never raises."""
+        while not self.has_ended:
+            self.run_some(len(self._changes) + 1)
+
+    def run_some(self, most: int) -> None:
+        """Apply up to so many changes, and sync after the last one. Blocks. Never raises."""
         try:
-            self.flush()
-            while self.apply_next():
-                pass
-            self.sync()
+            if not self._has_begun:
+                self._has_begun = True
+                self.flush()
+            for _ in range(most):
+                if not self.apply_next():
+                    self.sync()
+                    self.has_ended = True
+                    return
         except Exception as error:  # such as for want of memory
             self._refuse_rest(error)
+            self.has_ended = True
+
+    def leave_rest(self) -> None:
+        """Come to an end with what was applied so far. It may not be running."""
+        self.left = list(self._changes)
+        self._changes.clear()
 
     def _refuse_rest(self, error: Exception) -> None:
         """Leave what was not synced to the next checkpoint."""

@@ -10,6 +10,7 @@ and is finished when it is there.
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -53,6 +54,7 @@ class DiskThread:
         self._measures = measures
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="slipstream-disk")
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="slipstream-aside")
+        self._waiting_aside: deque[Job] = deque()
         self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="slipstream-read")
         beside = min(max(os.cpu_count() or 1, BESIDE_MIN), BESIDE_MAX)
         self._beside = ThreadPoolExecutor(beside, thread_name_prefix="slipstream-beside")
@@ -67,9 +69,16 @@ class DiskThread:
         self._started += 1
         self._threads.submit(self._run, job, self._finish_started)
 
-    def start_aside(self, job: Job) -> None:
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
         """Run a job on the other thread, its `finish` on the loop."""
-        self._aside.submit(self._run, job, self._finish)
+        if comes_first:
+            self._waiting_aside.appendleft(job)
+        else:
+            self._waiting_aside.append(job)
+        self._aside.submit(self._run_aside)
+
+    def _run_aside(self) -> None:
+        self._run(self._waiting_aside.popleft(), self._finish)
 
     def start_beside(self, job: Job) -> None:
         """Run a job that takes a processor on one of some threads, its `finish` on the loop."""

@@ -128,7 +128,7 @@ class HandRunner:
             item.run()
             item.finish()
 
-    def start_aside(self, job: Job) -> None:
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
         """Run a job now or when told to; there is no second thread here."""
         self.start(job)
 

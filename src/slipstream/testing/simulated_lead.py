@@ -37,7 +37,7 @@ class LaneRunner(HandRunner):
         """Run a job after those before it."""
         self._start(self.lanes[0], job)
 
-    def start_aside(self, job: Job) -> None:
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
         """Run a job that batches do not wait for."""
         self._start(self.lanes[1], job)
 

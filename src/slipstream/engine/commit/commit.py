@@ -51,8 +51,9 @@ class Runner(Protocol):
         """Call ``job.run()``, after those of the jobs started before, then ``job.finish()`` as a
         turn of the engine."""
 
-    def start_aside(self, job: Job) -> None:
-        """Run a job as `start` does, in an order of its own: batches do not wait for it."""
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
+        """Run a job as `start` does, in an order of its own: batches do not wait for it. One that
+        comes first waits for the one under way alone."""
 
     def start_beside(self, job: Job) -> None:
         """Run a job that takes a processor, such as compression, as `start` does, in any order and
@@ -366,10 +367,11 @@ class Commit:
         if stream.lazy is not None:
             self._sync_lazy(stream)
 
-    def run_aside(self, job: Job) -> None:
+    def run_aside(self, job: Job, comes_first: bool = False) -> None:
         """Run a job beside the batches, such as a checkpoint or a finished segment's index: it may
-        take long, and no batch waits for it."""
-        self._runner.start_aside(job)
+        take long, and no batch waits for it. It runs after those that were started before, of which
+        there may be thousands, or comes first."""
+        self._runner.start_aside(job, comes_first)
 
     def run_beside(self, job: Job) -> None:
         """Run a job that takes a processor, such as compression: several may run at a time."""

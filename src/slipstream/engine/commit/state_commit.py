@@ -5,10 +5,11 @@ and one sync. What asks for an answer is committed at the end of the turn; what 
 goes with the next commit, or has one of its own after a moment.
 
 The log is applied to the files of streams and consumers by checkpoints: some time after a change,
-and at once when the log is half full or a removal may free space.
+and at once when the log is half full or a removal may free space. One that nobody waits for takes
+its time: the files of ten thousand consumers take a processor for seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from slipstream.engine.commit.commit import Commit, Shared
@@ -30,6 +31,10 @@ LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
 CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
 REFERENCES_NS = 1_000_000_000  # after which references to batches have an entry of their own
 LOOKS_NS = 200_000_000  # after which it is seen whether those who wait to show something still may
+# A checkpoint that nobody waits for pauses after so many changes, some times as long as they took.
+CHANGES_AT_ONCE = 8
+PAUSE_TIMES = 4
+PAUSE_NS_MIN, PAUSE_NS_MAX = 5_000_000, 500_000_000
 AGAIN_NS = 10_000_000_000  # after a checkpoint that the disk refused
 # Larger content is written to its own file: it would fill the log.
 CONTENT_BYTES_MAX = 2 * 1024 * 1024
@@ -66,6 +71,7 @@ class StateCommit(Shared):
         self._checkpoint_timer: Any = None
         self._references_timer: Timer | None = None
         self._wants_checkpoint = False
+        self._is_urgent = False  # that one, for want of room or space
         self._running: CheckpointJob | None = None
         self._problem = ""  # what was reported of the last checkpoint
         self._is_held = False  # whether it was reported that the log is full
@@ -146,7 +152,7 @@ class StateCommit(Shared):
         """Have a directory removed, which is or lies in that of a stream which was created then (ns
         since the epoch). Raises as `keep`."""
         self.log.remove(Removal(directory, stream_created))
-        self._wants_checkpoint = True
+        self._wants_checkpoint = self._is_urgent = True
         self.mark_dirty()
 
     def leaving(self, path: str) -> Removal | None:
@@ -276,7 +282,7 @@ class StateCommit(Shared):
             report = self._reports.problem if self._is_held else self._reports.resolve
             report(HELD)
         if self.log.is_half_full() and not self._problem:
-            self._wants_checkpoint = True
+            self._wants_checkpoint = self._is_urgent = True
         if self._wants_checkpoint:
             self._begin_checkpoint()
         elif self._running is None:
@@ -298,10 +304,14 @@ class StateCommit(Shared):
 
     def _begin_checkpoint(self) -> None:
         """Begin one, unless batches are under way: then it begins when they have ended."""
+        if self._running is not None and self._is_urgent:
+            self._running.hasten()
         if self._running is not None or self.under_way:
             return
-        self._wants_checkpoint = False
-        checkpoint = self.log.checkpoint()
+        makes_room = self.log.is_short_of_room
+        is_urgent = self._is_urgent or makes_room
+        self._wants_checkpoint = self._is_urgent = False
+        checkpoint = self.log.checkpoint(makes_room)
         if checkpoint is None:
             self.log.pass_over()
             if self.log.owes_floor:
@@ -310,15 +320,14 @@ class StateCommit(Shared):
         if self._checkpoint_timer is not None:
             self._checkpoint_timer.cancel()
             self._checkpoint_timer = None
-        self._running = CheckpointJob(self, checkpoint)
-        self._commit.run_aside(self._running)
+        self._running = CheckpointJob(
+            checkpoint, is_urgent, self._commit, self._timers, self.checkpoint_ran
+        )
+        self._running.start()
 
-    def checkpoint_ran(self, job: "CheckpointJob") -> None:
-        """A checkpoint has run."""
-        if job is not self._running:  # `settle` has ended it
-            return
+    def checkpoint_ran(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint has come to its end."""
         self._running = None
-        checkpoint = job.checkpoint
         self.log.ended(checkpoint)
         self._report(checkpoint)
         if checkpoint.refused:
@@ -350,7 +359,9 @@ class StateCommit(Shared):
     def apply_all(self) -> None:
         """Make all durable, and apply it: files may be read or written by others from then on.
         Nothing may be running on the disk's thread. Blocks; raises `StorageError`."""
-        self._running = None
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
         try:
             self.log.apply_all()
         finally:  # the checkpoint that was under way ends unheard
@@ -389,19 +400,71 @@ class Look:
 
 
 class CheckpointJob:
-    """Runs a checkpoint beside the batches of messages."""
+    """Runs a checkpoint beside the batches of messages: at once if it is urgent, else a few changes
+    at a time. `ended` is called when it has come to its end."""
 
-    def __init__(self, commit: StateCommit, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        is_urgent: bool,
+        commit: Commit,
+        timers: Timers,
+        ended: Callable[[Checkpoint], None],
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._is_urgent = is_urgent
+        self._hastens = False
         self._commit = commit
+        self._timers = timers
+        self._ended = ended
+        self._began = 0  # ns since the epoch: the part that was begun last
+        self._pause: Timer | None = None
+        self._cancelled = False
+
+    def start(self) -> None:
+        """Begin, or go on."""
+        self._began = self._timers.now
+        # What else runs aside may be thousands of jobs, and this one may become urgent.
+        self._commit.run_aside(self, comes_first=True)
+
+    def hasten(self) -> None:
+        """End soon, with what was applied until then: another checkpoint is to follow."""
+        self._hastens = True
+        if self._pause is not None:
+            self._pause.cancel()
+            self._go_on()
+
+    def cancel(self) -> None:
+        """Do nothing more: somebody else sees to the checkpoint. No part of it may be running."""
+        self._cancelled = True
+        if self._pause is not None:
+            self._pause.cancel()
 
     def run(self) -> None:
-        """Apply its changes. Never raises."""
-        self.checkpoint.run()
+        """Apply its changes, or some. Never raises."""
+        if self._is_urgent:
+            self._checkpoint.run()
+        else:
+            self._checkpoint.run_some(CHANGES_AT_ONCE)
 
     def finish(self) -> None:
-        """Have the log take note."""
-        self._commit.checkpoint_ran(self)
+        """See to what follows."""
+        if self._cancelled:
+            return
+        if self._checkpoint.has_ended:
+            self._ended(self._checkpoint)
+        elif self._hastens:
+            self._go_on()
+        else:
+            took = self._timers.now - self._began
+            pause = min(max(PAUSE_TIMES * took, PAUSE_NS_MIN), PAUSE_NS_MAX)
+            self._pause = self._timers.after(pause, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        if self._hastens:
+            self._checkpoint.leave_rest()
+        self.start()
 
 
 class OwnFile:

@@ -28,7 +28,11 @@ class _NoDisk:
         """Nothing is stored."""
         raise AssertionError("an engine without streams has something to store")
 
-    start_aside = start_beside = start_read = start
+    start_beside = start_read = start
+
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
+        """Nothing is stored."""
+        self.start(job)
 
     def run_here(self, job: Job, size: int, is_second: bool) -> bool:
         """Nothing is stored."""

@@ -89,7 +89,7 @@ class Idle:
     def start(self, job: Job) -> None:
         """Forget the job."""
 
-    def start_aside(self, job: Job) -> None:
+    def start_aside(self, job: Job, comes_first: bool = False) -> None:
         """Forget the job."""
 
     def start_beside(self, job: Job) -> None:
