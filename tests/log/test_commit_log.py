@@ -208,46 +208,6 @@ def test_content_that_is_left_out_where_it_should_be_repeated_is_found(
     assert found()
 
 
-# -- checkpoints that make room -------------------------------------------------------------------
-
-
-def test_a_checkpoint_that_makes_room_applies_a_few_contents_and_repeats_the_others() -> None:
-    disk = SimulatedDisk(Random(1))
-    names = [f"root/{n:02}" for n in range(40)]
-    for name in names:
-        disk.makedirs(name)
-    log = CommitLog(disk, "root", 20_000 + HEAD_SIZE)
-    log.open()
-    log.begin()
-
-    def commit() -> None:
-        batch = log.prepare_sync()
-        assert batch is not None
-        batch.run()
-        log.finish_sync(batch)
-
-    for name in names:
-        log.keep(TwinFile(disk, f"{name}/state"), name.encode() + bytes(250))
-        commit()
-    assert log.is_half_full()
-    checkpoint = log.checkpoint(makes_room=log.is_short_of_room)
-    assert checkpoint is not None
-    checkpoint.run()
-    written = [name for name in names if disk.exists(f"{name}/state.0")]
-    assert commit_log.APPLIED_FIRST <= len(written) < len(names)
-    assert written == names[: len(written)], "the oldest ones come first"
-    log.ended(checkpoint)
-    commit()  # the entry with the others, and that what came before is not needed
-    assert log.unapplied == len(names) - len(written)
-    assert not log.is_half_full()
-    assert not log.is_short_of_room
-    disk.crash()
-    again = CommitLog(disk, "root", 20_000 + HEAD_SIZE)
-    assert [one.path for one in again.open().changes] == [
-        f"{name.removeprefix('root/')}/state" for name in names[len(written) :]
-    ]
-
-
 # -- damage ---------------------------------------------------------------------------------------
 
 

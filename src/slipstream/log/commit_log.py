@@ -260,6 +260,8 @@ class CommitLog:
         self._round = 1  # ... by the next checkpoint, which begins another round
         self._removals: dict[str, Removal] = {}  # that may not have happened, by path
         self._checkpoint: Checkpoint | None = None  # under way
+        # What has become newer in its own file than what that one has for it: the change's number.
+        self._stood: dict[Key, int] = {}
         self.failed = ""  # why nothing can be written any more
 
     def open(self) -> Replay:
@@ -540,8 +542,9 @@ class CommitLog:
         if self.failed:
             return None
         if self.is_held():
-            if self.copies.size and self._fits(self._repeated_bytes + self.copies.size):
-                return self._entry([], [])
+            size = self._repeated_bytes + self._removal_bytes() + self.copies.size
+            if self.copies.size and self._fits(size):
+                return self._entry(self._take_removals(), [])
             return self._floor_entry()  # what was applied may be said: that makes room
         if not self.has_changes:
             return self._floor_entry() or self._reference_entry()
@@ -552,10 +555,24 @@ class CommitLog:
     def _floor_entry(self) -> EntryBatch | None:
         """An entry that says what was applied; None if that is known, or a full disk has no
         room."""
-        size = self._size + self._repeated_bytes + SPARE
+        size = self._size + self._repeated_bytes + self._removal_bytes() + SPARE
         if self._owes_floor and self._has_space(self._files[self._active], size):
-            return self._entry([], [])
+            return self._entry(self._take_removals(), [])
         return None
+
+    def _removal_bytes(self) -> int:
+        return sum(one.record.size for one in self._changes.values() if one.record.kind == REMOVE)
+
+    def _take_removals(self) -> list[Change]:
+        """The removals that wait, for an entry without the other changes. It may say that all was
+        applied, which is not so of what is about to go: a crash must not bring that back as it was
+        long ago. What was to be kept there goes with them."""
+        removals = [one for one in self._changes.values() if one.record.kind == REMOVE]
+        if removals:
+            stay = [one for one in self._changes.values() if one.record.kind != REMOVE]
+            self._changes = {one.key: one for one in stay if one.is_wanted}
+            self._bytes = sum(one.record.size for one in self._changes.values())
+        return removals
 
     def _reference_entry(self) -> EntryBatch | None:
         """An entry of references alone; None if they may wait, or there is no room for them."""
@@ -627,7 +644,7 @@ class CommitLog:
     def _fits(self, size: int) -> bool:
         """Whether the file has room for an entry with so many bytes of changes."""
         size += self._references_room
-        return self._size + ENTRY_SIZE + size <= self._file_bytes
+        return (self._size or HEAD_SIZE) + ENTRY_SIZE + size <= self._file_bytes
 
     def _is_full(self) -> bool:
         return not self._fits(self.unwritten())
@@ -659,6 +676,8 @@ class CommitLog:
         for change in batch.changes:
             if change.record.kind == STANDS:
                 self._unapplied.pop(change.key, None)
+                if self._checkpoint is not None:
+                    self._stood[change.key] = change.number
             else:
                 _put(self._unapplied, change)
         self._apply_segments_later(batch.segments)
@@ -834,7 +853,8 @@ class CommitLog:
             return False
         if not self._has_space(self._files[self._active], self._need(self.unwritten() + size)):
             return False
-        self._repeated += [change for change in changes if change.is_wanted]
+        # Those that wait already are younger, and may lie in directories that these make.
+        self._repeated = [*(one for one in changes if one.is_wanted), *self._repeated]
         self._repeated_bytes += size
         self.copies.room = 0  # there may be less
         return True
@@ -863,11 +883,15 @@ class CommitLog:
         for path in [path for path, one in self._removals.items() if one.is_free]:
             del self._removals[path]
         checkpoint.finish()
-        refused = [change for change in checkpoint.refused if change.is_wanted]
-        if checkpoint.left or (refused and not self._say_again(refused)):
+        stood, self._stood = self._stood, {}
+        refused, left = (
+            [one for one in changes if one.is_wanted and one.number > stood.get(one.key, 0)]
+            for changes in (checkpoint.refused, checkpoint.left)
+        )
+        if left or (refused and not self._say_again(refused)):
             newer, self._unapplied = self._unapplied, {}
             self._round += 1
-            for change in (*refused, *checkpoint.left, *newer.values()):
+            for change in (*refused, *left, *newer.values()):
                 _put(self._unapplied, change)
             return
         self._applied = checkpoint.index
@@ -895,11 +919,12 @@ class CommitLog:
             self._write_all()
             if self.failed:
                 raise StorageError(self.failed)
-            checkpoint = self._checkpoint or self.checkpoint()
+            begun = self._checkpoint  # what it met may be over by now: there is another one then
+            checkpoint = begun or self.checkpoint()
             if checkpoint is not None:
                 checkpoint.run()
                 self.ended(checkpoint)
-                if any(change.is_wanted for change in checkpoint.refused):
+                if begun is None and any(change.is_wanted for change in checkpoint.refused):
                     raise StorageError(f"the commit log could not be applied: {checkpoint.error}")
             if not self._unapplied:
                 self._applied = self._index

@@ -90,9 +90,14 @@ def _entries(head: Head, data: bytes, number: int, paths: dict[bytes, str]) -> l
 
 
 def _gather(found: dict[int, _Place], newest: Head, outcome: Replay) -> None:
-    entries = [place.entry for place in found.values()]
-    durable = max((entry.durable for entry in entries), default=0)
-    floor = max((entry.floor for entry in entries), default=newest.first)
+    durable = max((place.entry.durable for place in found.values()), default=0)
+    end = durable
+    while end + 1 in found:
+        end += 1
+    # What follows one that was torn does not count, nor what it says was applied: that one may have
+    # repeated some of it.
+    floors = [place.entry.floor for index, place in found.items() if index <= end]
+    floor = max(floors, default=newest.first)
     outcome.floor = floor
     records: list[Record] = []
     before: Entry | None = None
