@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from slipstream.engine.jetstream.jetstream import JetStream
 
 PREFIX = "$JS.API."
+# By the consumer or the stream itself, if it is there.
+ANSWERED_ELSEWHERE = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ANSWER_BYTES_PER_STEP = 8
 LOOKS_MAX = 5  # at what the disk has refused each time, or what has ended
@@ -171,12 +173,12 @@ class ApiService(Service):
             self.js.account.remove_service(self._domain_prefix.encode() + b">", self)
 
     def handle(self, message: Inbound) -> int:
+        if message.subject.startswith(ANSWERED_ELSEWHERE):
+            return 0
         subject = message.subject.decode("utf-8", "replace")
         if self._domain_prefix and subject.startswith(self._domain_prefix):
             return self._mapped(subject[len(self._domain_prefix) :], message)
         rest = subject[len(PREFIX) :]
-        if rest.startswith(("CONSUMER.MSG.NEXT.", "DIRECT.GET.")):
-            return 0  # the consumer or stream itself answers, or nobody is there
         if not self.js.account.limits.jetstream and self._is_elsewhere(message.subject):
             return 0
         if self._find(rest)[0] is None:

@@ -1,6 +1,8 @@
 """What a pull request may ask for, and why one is refused
 (docs/protocol/consumers.md#pull-requests)."""
 
+from functools import lru_cache
+
 import msgspec
 
 from slipstream.engine.consumer.config import ConsumerConfig
@@ -8,6 +10,8 @@ from slipstream.engine.consumer.priority import OVERFLOW, PINNED
 from slipstream.engine.protocol.json_body import Int64, go_words_lenient, read_lenient, read_number
 from slipstream.model.durations import LONGEST_NS, duration_text
 from slipstream.model.header_names import NATS_PENDING_BYTES, NATS_PENDING_MESSAGES
+
+SHORT = 256  # bytes of a body that is worth remembering: thousands of consumers are asked alike
 
 
 class PullRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,11 +31,22 @@ class PullRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
     """The request, or the status line that refuses it."""
+    asked = _read_short(body) if len(body) <= SHORT else _read(body)
+    if isinstance(asked, str):
+        return asked
+    problem = _beyond_limits(asked, config)
+    if not problem and body.lstrip().startswith(b"{"):  # a number alone names no group
+        problem = _priority_problem(asked, config)
+    return problem or _expired(asked) or asked
+
+
+def _read(body: bytes) -> PullRequest | str:
+    """What is asked of whatever consumer, or the status line that any refuses it with. Nobody
+    changes it."""
     text = body.strip()
     if not text.startswith(b"{"):
         number = read_number(text)
-        asked = PullRequest(batch=number if number >= 0 else 1)
-        return _beyond_limits(asked, config) or asked
+        return PullRequest(batch=number if number >= 0 else 1)
     try:
         asked = read_lenient(text, PullRequest)
     except msgspec.MsgspecError as error:
@@ -40,8 +55,10 @@ def read_request(body: bytes, config: ConsumerConfig) -> PullRequest | str:
     asked.idle_heartbeat = max(asked.idle_heartbeat, 0)
     if asked.idle_heartbeat and asked.idle_heartbeat * 2 > asked.expires:
         return "400 Bad Request - heartbeat value too large"
-    problem = _beyond_limits(asked, config) or _priority_problem(asked, config)
-    return problem or _expired(asked) or asked
+    return asked
+
+
+_read_short = lru_cache(maxsize=256)(_read)
 
 
 def _expired(asked: PullRequest) -> str:

@@ -46,7 +46,6 @@ def encode_state(consumer: "Consumer") -> bytes:
     A purge moves a position over messages that are not durable yet. After a crash others get their
     sequences, which a position beyond them would take for settled.
     """
-    initial = consumer.initial[consumer.initial_at :]
     delivered = consumer.delivered_stream_seq
     floor = consumer.floor_stream_seq
     next_seq = consumer.next_seq
@@ -55,15 +54,18 @@ def encode_state(consumer: "Consumer") -> bytes:
         delivered = min(delivered, durable)
         floor = min(floor, durable)
         next_seq = min(next_seq, durable + 1)
-    return pack_position(
-        consumer.created,
-        (consumer.delivered_seq, delivered, consumer.delivered_at),
-        (consumer.floor_seq, floor, consumer.acked_at),
-        next_seq,
-        consumer.pending.pack(),
-        consumer.redelivered,
-        initial,
-    )
+    pending = consumer.pending.pack()
+    redelivered = consumer.redelivered
+    initial = consumer.initial[consumer.initial_at :] if consumer.initial else consumer.initial
+    head = _HEAD.pack(
+        VERSION, consumer.created,
+        consumer.delivered_seq, delivered, consumer.delivered_at,
+        consumer.floor_seq, floor, consumer.acked_at, next_seq,
+        len(pending) // PENDING_SIZE, len(redelivered), len(initial),
+    )  # fmt: skip
+    if not redelivered and not initial:  # as nearly always
+        return head + pending
+    return head + pending + _pack_rest(redelivered, initial)
 
 
 def begins_later(consumer: "Consumer") -> bool:
@@ -89,9 +91,13 @@ def pack_position(
     """A position as bytes; `delivered` and `floor` are a consumer sequence, a stream sequence and a
     time (ns), `pending` is what `PendingMessages.pack` gives. Raises struct.error."""
     counts = (len(pending) // PENDING_SIZE, len(redelivered), len(initial))
-    parts = [_HEAD.pack(VERSION, created, *delivered, *floor, next_seq, *counts), pending]
-    parts.extend(_REDELIVERED.pack(seq, count) for seq, count in redelivered.items())
-    parts.extend(_SEQUENCE.pack(seq) for seq in initial)
+    head = _HEAD.pack(VERSION, created, *delivered, *floor, next_seq, *counts)
+    return head + pending + _pack_rest(redelivered, initial)
+
+
+def _pack_rest(redelivered: dict[int, int], initial: list[int]) -> bytes:
+    parts = [_REDELIVERED.pack(seq, count) for seq, count in redelivered.items()]
+    parts += [_SEQUENCE.pack(seq) for seq in initial]
     return b"".join(parts)
 
 
