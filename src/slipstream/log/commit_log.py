@@ -60,7 +60,7 @@ REFERENCES_SHARE = 16  # ... or so small a part of a small file
 REFERENCES_MAX = 8  # times that: the most that may wait
 REFERENCES_FEW = 4096  # bytes of them that have no entry of their own before their time
 COPIES_ROOM = 64 * 1024  # bytes that copies are given room for at once
-APPLIED_FIRST = 8  # contents that a checkpoint applies that makes room: the oldest ones
+APPLIED_FIRST = 32  # contents that a checkpoint applies that makes room: the oldest ones
 REPEATED_SHARE = 8  # the most that it repeats of the others, as a part of a file
 SECTOR = 4096  # bytes that are lost together where a disk cannot be read
 
