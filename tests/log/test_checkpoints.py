@@ -7,7 +7,7 @@ import pytest
 
 from slipstream.log import commit_log
 from slipstream.log.commit_entry import HEAD_SIZE, REMOVE
-from slipstream.log.commit_log import CommitLog, EntryBatch, Removal
+from slipstream.log.commit_log import Checkpoint, CommitLog, EntryBatch, Removal
 from slipstream.log.durability import Touched
 from slipstream.log.stream_store import LeavingDirectory, TwinFile
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -43,6 +43,22 @@ class World:
         self.log.keep(self.files[name], name.encode() + bytes(size))
         self.commit()
 
+    def begin_checkpoint(self, makes_room: bool) -> Checkpoint:
+        checkpoint = self.log.checkpoint(makes_room)
+        assert checkpoint is not None
+        return checkpoint
+
+    def end(self, checkpoint: Checkpoint) -> None:
+        checkpoint.run()
+        self.log.ended(checkpoint)
+
+    def make_room(self) -> None:
+        """A checkpoint that does so, with something of every directory in the log."""
+        for name in NAMES:
+            self.keep(name)
+        assert self.log.is_half_full()
+        self.end(self.begin_checkpoint(makes_room=self.log.is_short_of_room))
+
     def content(self, name: str) -> bytes:
         """What a file has, without what fills it up; empty if there is none."""
         path = f"{name}/state"
@@ -61,16 +77,10 @@ class World:
 def test_a_checkpoint_that_makes_room_applies_a_few_contents_and_repeats_the_others() -> None:
     world = World()
     log = world.log
-    for name in NAMES:
-        world.keep(name)
-    assert log.is_half_full()
-    checkpoint = log.checkpoint(makes_room=log.is_short_of_room)
-    assert checkpoint is not None
-    checkpoint.run()
+    world.make_room()
     written = [name for name in NAMES if world.content(name)]
     assert commit_log.APPLIED_FIRST <= len(written) < len(NAMES)
     assert written == NAMES[: len(written)], "the oldest ones come first"
-    log.ended(checkpoint)
     world.commit()  # the entry with the others, and that what came before is not needed
     assert log.unapplied == len(NAMES) - len(written)
     assert not log.is_half_full()
@@ -81,12 +91,7 @@ def test_a_checkpoint_that_makes_room_applies_a_few_contents_and_repeats_the_oth
 def test_what_a_torn_entry_repeats_is_not_gone_because_of_a_whole_one_behind_it() -> None:
     world = World()
     log = world.log
-    for name in NAMES:
-        world.keep(name)
-    checkpoint = log.checkpoint(makes_room=True)
-    assert checkpoint is not None
-    checkpoint.run()
-    log.ended(checkpoint)
+    world.make_room()
     repeats = world.prepare()
     log.keep(world.files[NAMES[0]], NAMES[0].encode() + b" again")
     behind = world.prepare()
@@ -100,16 +105,12 @@ def test_what_a_torn_entry_repeats_is_not_gone_because_of_a_whole_one_behind_it(
 def test_what_is_repeated_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_log, "APPLIED_FIRST", 2)
     world = World()
-    log = world.log
     for name in NAMES:
         world.keep(name)
-    first = log.checkpoint(makes_room=True)
-    assert first is not None
+    first = world.begin_checkpoint(makes_room=True)
     first.leave_rest()
-    first.run()
-    log.ended(first)
-    second = log.checkpoint(makes_room=True)
-    assert second is not None
+    world.end(first)
+    world.begin_checkpoint(makes_room=True)
     repeated = [change.path for change in world.prepare().changes]
     assert len(repeated) > 4
     assert repeated == sorted(repeated)
@@ -120,8 +121,7 @@ def test_what_is_newer_in_its_own_file_is_not_repeated_over_it() -> None:
     log, name = world.log, NAMES[25]
     for one in NAMES[:30]:
         world.keep(one, 200)
-    checkpoint = log.checkpoint()
-    assert checkpoint is not None
+    checkpoint = world.begin_checkpoint(makes_room=False)
     checkpoint.run_some(8)
     file, touched, heard = world.files[name], Touched(), list[Exception | None]()
     number = log.next_number()
@@ -133,14 +133,10 @@ def test_what_is_newer_in_its_own_file_is_not_repeated_over_it() -> None:
     world.commit()
     assert heard == [None]
     checkpoint.leave_rest()
-    checkpoint.run()
-    log.ended(checkpoint)
+    world.end(checkpoint)
     while not log.is_half_full():
         world.keep(NAMES[39], 900)
-    making_room = log.checkpoint(makes_room=True)
-    assert making_room is not None
-    making_room.run()
-    log.ended(making_room)
+    world.end(world.begin_checkpoint(makes_room=True))
     world.commit()
     assert world.contents_after_crash()[name] == b"newer"
 
@@ -150,8 +146,7 @@ def test_an_entry_that_says_what_was_applied_says_what_was_left_out_of_that() ->
     log, name = world.log, NAMES[30]
     for one in NAMES:
         world.keep(one)
-    checkpoint = log.checkpoint()
-    assert checkpoint is not None
+    checkpoint = world.begin_checkpoint(makes_room=False)
     while not log.is_held():  # both files fill up meanwhile
         log.keep(world.files[NAMES[0]], NAMES[0].encode() + bytes(900))
         if not log.is_held():
@@ -171,8 +166,7 @@ def test_an_orderly_stop_goes_on_after_a_refusal_that_is_over() -> None:
     log = world.log
     for name in NAMES[:20]:
         world.keep(name)
-    checkpoint = log.checkpoint()
-    assert checkpoint is not None
+    checkpoint = world.begin_checkpoint(makes_room=False)
     world.disk.fail("open")
     checkpoint.run_some(8)
     world.disk.heal()

@@ -23,7 +23,7 @@ there is no room for it. What cannot be applied goes into a later entry once mor
 import errno
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from slipstream.errors import DiskFullError, StorageError
@@ -542,7 +542,7 @@ class CommitLog:
         if self.failed:
             return None
         if self.is_held():
-            size = self._repeated_bytes + self._removal_bytes() + self.copies.size
+            size = self._repeated_bytes + _bytes_of(self._waiting_removals()) + self.copies.size
             if self.copies.size and self._fits(size):
                 return self._entry(self._take_removals(), [])
             return self._floor_entry()  # what was applied may be said: that makes room
@@ -555,23 +555,23 @@ class CommitLog:
     def _floor_entry(self) -> EntryBatch | None:
         """An entry that says what was applied; None if that is known, or a full disk has no
         room."""
-        size = self._size + self._repeated_bytes + self._removal_bytes() + SPARE
+        size = self._size + self._repeated_bytes + _bytes_of(self._waiting_removals()) + SPARE
         if self._owes_floor and self._has_space(self._files[self._active], size):
             return self._entry(self._take_removals(), [])
         return None
 
-    def _removal_bytes(self) -> int:
-        return sum(one.record.size for one in self._changes.values() if one.record.kind == REMOVE)
+    def _waiting_removals(self) -> list[Change]:
+        return [one for one in self._changes.values() if one.record.kind == REMOVE]
 
     def _take_removals(self) -> list[Change]:
         """The removals that wait, for an entry without the other changes. It may say that all was
         applied, which is not so of what is about to go: a crash must not bring that back as it was
         long ago. What was to be kept there goes with them."""
-        removals = [one for one in self._changes.values() if one.record.kind == REMOVE]
+        removals = self._waiting_removals()
         if removals:
             stay = [one for one in self._changes.values() if one.record.kind != REMOVE]
             self._changes = {one.key: one for one in stay if one.is_wanted}
-            self._bytes = sum(one.record.size for one in self._changes.values())
+            self._bytes = _bytes_of(self._changes.values())
         return removals
 
     def _reference_entry(self) -> EntryBatch | None:
@@ -601,7 +601,7 @@ class CommitLog:
         file = self._files[self._active]
         head = b"" if self._size else Head(self._salt, self._index + 1).encode()
         floor = self._applied + 1
-        size = sum(change.record.size for change in changes) + len(encoded)
+        size = _bytes_of(changes) + len(encoded)
         records = self._take_references(size)
         records += [change.record for change in changes]
         data, self._crc = encode_entry(
@@ -848,13 +848,14 @@ class CommitLog:
     def _repeat(self, changes: list[Change]) -> bool:
         """Have the next entry repeat durable changes; False if there is no room for that. Before it
         no entry says that they were applied."""
-        size = sum(change.record.size for change in changes if change.is_wanted)
+        wanted = [change for change in changes if change.is_wanted]
+        size = _bytes_of(wanted)
         if not self._fits(self.unwritten() + size):
             return False
         if not self._has_space(self._files[self._active], self._need(self.unwritten() + size)):
             return False
         # Those that wait already are younger, and may lie in directories that these make.
-        self._repeated = [*(one for one in changes if one.is_wanted), *self._repeated]
+        self._repeated = [*wanted, *self._repeated]
         self._repeated_bytes += size
         self.copies.room = 0  # there may be less
         return True
@@ -966,6 +967,11 @@ def _read(file: File) -> bytes:
         except OSError:
             pieces.append(bytes(min(SECTOR, size - at)))
     return b"".join(pieces)
+
+
+def _bytes_of(changes: Iterable[Change]) -> int:
+    """What they take in an entry."""
+    return sum(change.record.size for change in changes)
 
 
 def _put(changes: dict[Key, Change], change: Change) -> None:

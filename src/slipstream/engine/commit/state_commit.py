@@ -31,7 +31,8 @@ LAZY_NS = 50_000_000  # after which a change that nobody waits for is committed
 CHECKPOINT_NS = 2_000_000_000  # after the first change that a checkpoint is to apply
 REFERENCES_NS = 1_000_000_000  # after which references to batches have an entry of their own
 LOOKS_NS = 200_000_000  # after which it is seen whether those who wait to show something still may
-# A checkpoint that nobody waits for pauses after so many changes, some times as long as they took.
+# A checkpoint that nobody waits for pauses after so many changes, several times as long as it
+# took for them.
 CHANGES_AT_ONCE = 8
 PAUSE_TIMES = 4
 PAUSE_NS_MIN, PAUSE_NS_MAX = 5_000_000, 500_000_000

@@ -7,7 +7,6 @@ wait meanwhile.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -350,13 +349,14 @@ class ConsumerLife:
         self._writes_large = len(content) > CONTENT_BYTES_MAX
         self._saving = self._writes_large or bool(waiting)
 
+        def done(error: Exception | None) -> None:
+            self._saved(waiting, error)
+
         try:
             if self._writes_large:
-                state.write_large(consumer.store.state, content, partial(self._saved, waiting))
-            elif waiting:
-                state.keep(consumer.store.state, content, partial(self._saved, waiting))
+                state.write_large(consumer.store.state, content, done)
             else:
-                state.keep(consumer.store.state, content)
+                state.keep(consumer.store.state, content, done if waiting else None)
         except (OSError, StorageError) as error:
             self._saved(waiting, error)
             return

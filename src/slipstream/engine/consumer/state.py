@@ -54,18 +54,15 @@ def encode_state(consumer: "Consumer") -> bytes:
         delivered = min(delivered, durable)
         floor = min(floor, durable)
         next_seq = min(next_seq, durable + 1)
-    pending = consumer.pending.pack()
-    redelivered = consumer.redelivered
-    initial = consumer.initial[consumer.initial_at :] if consumer.initial else consumer.initial
-    head = _HEAD.pack(
-        VERSION, consumer.created,
-        consumer.delivered_seq, delivered, consumer.delivered_at,
-        consumer.floor_seq, floor, consumer.acked_at, next_seq,
-        len(pending) // PENDING_SIZE, len(redelivered), len(initial),
-    )  # fmt: skip
-    if not redelivered and not initial:  # as nearly always
-        return head + pending
-    return head + pending + _pack_rest(redelivered, initial)
+    return pack_position(
+        consumer.created,
+        (consumer.delivered_seq, delivered, consumer.delivered_at),
+        (consumer.floor_seq, floor, consumer.acked_at),
+        next_seq,
+        consumer.pending.pack(),
+        consumer.redelivered,
+        consumer.initial[consumer.initial_at :],
+    )
 
 
 def begins_later(consumer: "Consumer") -> bool:
@@ -92,11 +89,10 @@ def pack_position(
     time (ns), `pending` is what `PendingMessages.pack` gives. Raises struct.error."""
     counts = (len(pending) // PENDING_SIZE, len(redelivered), len(initial))
     head = _HEAD.pack(VERSION, created, *delivered, *floor, next_seq, *counts)
-    return head + pending + _pack_rest(redelivered, initial)
-
-
-def _pack_rest(redelivered: dict[int, int], initial: list[int]) -> bytes:
-    parts = [_REDELIVERED.pack(seq, count) for seq, count in redelivered.items()]
+    if not redelivered and not initial:  # as nearly always
+        return head + pending
+    parts = [head, pending]
+    parts += [_REDELIVERED.pack(seq, count) for seq, count in redelivered.items()]
     parts += [_SEQUENCE.pack(seq) for seq in initial]
     return b"".join(parts)
 
