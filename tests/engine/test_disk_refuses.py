@@ -2,6 +2,7 @@
 what one stream or consumer suffers is not felt by another."""
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -387,3 +388,37 @@ def test_an_age_limit_goes_on_once_the_disk_can_be_read_again(
         disk.heal()
         driver.advance(SECOND // 10)
         assert client.api("STREAM.INFO.T")["state"]["messages"] == held
+
+
+def dead_letter(client: Client) -> None:
+    """Have D take one."""
+    client.publish(NEXT + "C", b"1", "in")
+    (message,) = client.take()
+    client.publish(message.reply, b"+TERM")
+
+
+def fast_batch(client: Client) -> None:
+    """Have D take one that has one message."""
+    client.publish("d.x", b"x" * 500, "_INBOX.f.id.10.fail.1.2.$FI")
+
+
+def publish(client: Client) -> None:
+    """Have D take a message."""
+    client.publish("d.x", b"x" * 500)
+
+
+@pytest.mark.parametrize("store", [dead_letter, fast_batch, publish])
+def test_a_stream_that_the_disk_fails_says_so_however_it_is_written_to(
+    driver: Driver, disk: SimulatedDisk, client: Client, store: Callable[[Client], None]
+) -> None:
+    client.api("STREAM.CREATE.D", {"name": "D", "subjects": ["d.>"], "allow_batched": True})
+    consume(client, "C", dead_letter="d.x")
+    for _ in range(2):
+        client.store("s.a", b"x" * 500)
+    store(client)
+    driver.advance(SECOND)
+    disk.fail("reserve")  # for a second segment
+    store(client)
+    driver.advance(SECOND)
+    (problem,) = driver.js.problems
+    assert problem.startswith("stream '$G > D': the log in store/jetstream/$G/D/msgs")

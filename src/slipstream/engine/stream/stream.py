@@ -295,8 +295,6 @@ class Stream(Service):
         except ApiError as error:
             self.refuse(message.reply, error)
         except StorageError as error:
-            if not self.failed:
-                self.mark_dirty()  # a log that has failed says so when it is committed
             self.refuse(message.reply, ApiError(ErrorCode.STREAM_STORE_FAILED, err=str(error)))
         return 1
 
@@ -437,6 +435,8 @@ class Stream(Service):
 
         `ts` is when the message was stored first (ns), 0 for now. Raises `StorageError`.
         """
+        if not self.committed.dirty and not self.failed:
+            self.mark_dirty()  # first: a log that fails now says so when it is committed
         if ts == 0:
             ts = self.clock.now
         if self._interest and not self.is_wanted(subject):
@@ -461,8 +461,6 @@ class Stream(Service):
                 self.watch_age()
         if self._counts:
             self.report_use()
-        if not self.committed.dirty:
-            self.mark_dirty()
         return seq
 
     def report_use(self) -> None:
