@@ -7,17 +7,22 @@ cdef struct Slot:
     unsigned int holder  # its id plus one; 0 is an empty slot
 
 
+cdef struct Subject:
+    char *text  # NULL: nobody has this id
+    unsigned long long first
+    unsigned long long last
+    unsigned int count
+    unsigned int birth
+    unsigned short size
+
+
 cdef class SubjectIndex:
     cdef Py_ssize_t _slots
     cdef Slot *_table
     cdef Py_ssize_t _ids
     cdef Py_ssize_t _capacity
-    cdef char **_texts
-    cdef unsigned short *_sizes
-    cdef unsigned int *_counts
-    cdef unsigned int *_births
-    cdef unsigned long long *_firsts
-    cdef unsigned long long *_lasts
+    cdef Subject *_subjects
+    cdef Py_ssize_t _latest
     cdef unsigned int *_free
     cdef Py_ssize_t _free_count
     cdef Py_ssize_t _free_capacity
@@ -36,6 +41,7 @@ cdef class SubjectIndex:
     cdef void _add_to_shapes(self, unsigned int id) except *
     cdef Shape _shape_for(self, bytes pattern)
     cdef void _forget(self, unsigned int id) except *
+    cdef bint _is_latest(self, const char *text, Py_ssize_t size) noexcept
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1
     cdef long long _intern_hashed(self, const char *text, Py_ssize_t size, unsigned int hash) except -1
     cpdef long long intern(self, bytes subject) except -1

@@ -22,39 +22,33 @@ cdef Py_ssize_t SHAPES_KEPT = 4
 
 # An open-addressed table, at most half full. A slot has the hash beside the id, so that looking past
 # a slot of another subject does not touch that one's text. Everything else about a subject lies in
-# arrays by its id.
+# one place by its id: a message that comes touches all of it, in one cache line.
 cdef Py_ssize_t FIRST_SLOTS = 16
 
 # How many names of a block are hashed ahead: their slots come from memory meanwhile.
 DEF AHEAD = 16
 
 
+cdef inline bint _is(const Subject *subject, const char *text, Py_ssize_t size) noexcept:
+    """Whether it has this text; one that has gone has none."""
+    return subject.text != NULL and subject.size == size and memcmp(subject.text, text, size) == 0
+
+
 cdef class SubjectIndex:
     def __cinit__(self):
         self._slots = 0
         self._table = NULL
-        self._texts = NULL
-        self._sizes = NULL
-        self._counts = NULL
-        self._births = NULL
-        self._firsts = NULL
-        self._lasts = NULL
+        self._subjects = NULL
         self._free = NULL
         self._shapes = {}
         self._key = new_key()
 
     def __dealloc__(self):
         cdef Py_ssize_t i
-        if self._texts != NULL:
-            for i in range(self._ids):
-                free(self._texts[i])
+        for i in range(self._ids):
+            free(self._subjects[i].text)
         free(self._table)
-        free(self._texts)
-        free(self._sizes)
-        free(self._counts)
-        free(self._births)
-        free(self._firsts)
-        free(self._lasts)
+        free(self._subjects)
         free(self._free)
 
     cdef inline unsigned int _hash(self, const char *text, Py_ssize_t size) noexcept:
@@ -70,12 +64,7 @@ cdef class SubjectIndex:
 
     cdef void _grow_ids(self) except *:
         cdef Py_ssize_t n = self._capacity + (self._capacity >> 1) + 8
-        self._texts = <char **> resized(self._texts, n * sizeof(char *))
-        self._sizes = <unsigned short *> resized(self._sizes, n * sizeof(unsigned short))
-        self._counts = <unsigned int *> resized(self._counts, n * sizeof(unsigned int))
-        self._births = <unsigned int *> resized(self._births, n * sizeof(unsigned int))
-        self._firsts = <unsigned long long *> resized(self._firsts, n * sizeof(unsigned long long))
-        self._lasts = <unsigned long long *> resized(self._lasts, n * sizeof(unsigned long long))
+        self._subjects = <Subject *> resized(self._subjects, n * sizeof(Subject))
         self._capacity = n
 
     cdef void _grow_table(self, Py_ssize_t slots) except *:
@@ -110,13 +99,20 @@ cdef class SubjectIndex:
         while self._table[at].holder:
             if self._table[at].hash == hash:
                 id = self._table[at].holder - 1
-                if self._sizes[id] == size and memcmp(self._texts[id], text, size) == 0:
+                if _is(&self._subjects[id], text, size):
                     return at
             at = (at + 1) & (self._slots - 1)
         return at
 
+    cdef inline bint _is_latest(self, const char *text, Py_ssize_t size) noexcept:
+        """Whether this is the subject of the message before: of one stream it often is."""
+        return self._latest < self._ids and _is(&self._subjects[self._latest], text, size)
+
     cdef long long _intern(self, const char *text, Py_ssize_t size) except -1:
-        return self._intern_hashed(text, size, self._hash(text, size))
+        if self._is_latest(text, size):
+            return self._latest
+        self._latest = self._intern_hashed(text, size, self._hash(text, size))
+        return self._latest
 
     cdef long long _intern_hashed(self, const char *text, Py_ssize_t size, unsigned int hash) except -1:
         cdef Py_ssize_t at
@@ -142,12 +138,7 @@ cdef class SubjectIndex:
             id = self._ids
             self._ids += 1
         self._birth += 1
-        self._texts[id] = copy
-        self._sizes[id] = <unsigned short> size
-        self._counts[id] = 0
-        self._births[id] = self._birth
-        self._firsts[id] = 0
-        self._lasts[id] = 0
+        self._subjects[id] = Subject(copy, 0, 0, 0, self._birth, <unsigned short> size)
         self._table[at].hash = hash
         self._table[at].holder = <unsigned int> id + 1
         self._make_room(0)
@@ -165,61 +156,62 @@ cdef class SubjectIndex:
         return self._intern(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
 
     cpdef long long find(self, bytes subject) except -2:
+        cdef const char *text = PyBytes_AS_STRING(subject)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(subject)
         cdef Py_ssize_t at
         if self._slots == 0:
             return -1
-        at = self._slot_of(
-            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
-            self._hash(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)),
-        )
+        if self._is_latest(text, size):
+            return self._latest
+        at = self._slot_of(text, size, self._hash(text, size))
         return <long long> self._table[at].holder - 1
 
     cdef void _check(self, unsigned int id) except *:
-        if id >= self._ids or self._texts[id] == NULL:
+        if id >= self._ids or self._subjects[id].text == NULL:
             raise IndexError(id)
 
     cpdef bytes subject(self, unsigned int id):
         self._check(id)
-        return PyBytes_FromStringAndSize(self._texts[id], self._sizes[id])
+        return PyBytes_FromStringAndSize(self._subjects[id].text, self._subjects[id].size)
 
     def birth(self, unsigned int id):
-        return self._births[id] if id < self._ids and self._texts[id] != NULL else 0
+        return self._subjects[id].birth if id < self._ids and self._subjects[id].text != NULL else 0
 
     cpdef unsigned int count(self, unsigned int id) except? 0xFFFFFFFE:
         self._check(id)
-        return self._counts[id]
+        return self._subjects[id].count
 
     cpdef unsigned long long first(self, unsigned int id) except? 0xFFFFFFFE:
         self._check(id)
-        return self._firsts[id]
+        return self._subjects[id].first
 
     cpdef unsigned long long last(self, unsigned int id) except? 0xFFFFFFFE:
         self._check(id)
-        return self._lasts[id]
+        return self._subjects[id].last
 
     cpdef void set_first(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
-        self._firsts[id] = seq
+        self._subjects[id].first = seq
 
     cpdef void set_last(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
-        self._lasts[id] = seq
+        self._subjects[id].last = seq
 
     cpdef void added(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
-        if self._counts[id] == 0:
+        if self._subjects[id].count == 0:
             self.live += 1
-            self._firsts[id] = seq
-        self._counts[id] += 1
-        self._lasts[id] = seq
+            self._subjects[id].first = seq
+        self._subjects[id].count += 1
+        self._subjects[id].last = seq
 
     cdef void _load(self, unsigned int id, unsigned int count, unsigned long long first, unsigned long long last) noexcept:
-        if self._counts[id] == 0:
+        if self._subjects[id].count == 0:
             self.live += 1
-            self._firsts[id] = first
-        self._counts[id] += count
-        if last > self._lasts[id]:
-            self._lasts[id] = last
+            self._subjects[id].first = first
+        self._subjects[id].count += count
+        if last > self._subjects[id].last:
+            self._subjects[id].last = last
 
     def load_block(self, bytes names, bytes stats, unsigned long long base):
         cdef const char *at = PyBytes_AS_STRING(names)
@@ -258,30 +250,30 @@ cdef class SubjectIndex:
 
     cpdef void removed(self, unsigned int id, unsigned long long seq) except *:
         self._check(id)
-        self._counts[id] -= 1
-        if self._counts[id] == 0:
+        self._subjects[id].count -= 1
+        if self._subjects[id].count == 0:
             self.live -= 1
             self._forget(id)
             return
-        if self._firsts[id] == seq:
-            if self._counts[id] == 1 and self._lasts[id] != seq:
-                self._firsts[id] = self._lasts[id]
+        if self._subjects[id].first == seq:
+            if self._subjects[id].count == 1 and self._subjects[id].last != seq:
+                self._subjects[id].first = self._subjects[id].last
             else:
-                self._firsts[id] = 0
-        if self._lasts[id] == seq:
-            self._lasts[id] = 0
+                self._subjects[id].first = 0
+        if self._subjects[id].last == seq:
+            self._subjects[id].last = 0
 
     def clear(self):
         cdef Py_ssize_t id
         for id in range(self._ids):
-            if self._texts[id] != NULL:
-                self._counts[id] = 0
+            if self._subjects[id].text != NULL:
+                self._subjects[id].count = 0
                 self._forget(<unsigned int> id)
         self.live = 0
 
     cdef void _forget(self, unsigned int id) except *:
-        cdef unsigned int hash = self._hash(self._texts[id], self._sizes[id])
-        cdef Py_ssize_t at = self._slot_of(self._texts[id], self._sizes[id], hash)
+        cdef unsigned int hash = self._hash(self._subjects[id].text, self._subjects[id].size)
+        cdef Py_ssize_t at = self._slot_of(self._subjects[id].text, self._subjects[id].size, hash)
         cdef Py_ssize_t next = at
         cdef Py_ssize_t home
         cdef Py_ssize_t mask = self._slots - 1
@@ -298,8 +290,8 @@ cdef class SubjectIndex:
                 self._table[at] = self._table[next]
                 at = next
         self._table[at].holder = 0
-        free(self._texts[id])
-        self._texts[id] = NULL
+        free(self._subjects[id].text)
+        self._subjects[id].text = NULL
         if self._free_count == self._free_capacity:
             self._free_capacity = self._free_capacity * 2 + 8
             self._free = <unsigned int *> resized(self._free, self._free_capacity * sizeof(unsigned int))
@@ -308,18 +300,18 @@ cdef class SubjectIndex:
 
     def ids(self):
         cdef Py_ssize_t id
-        return [id for id in range(self._ids) if self._texts[id] != NULL and self._counts[id]]
+        return [id for id in range(self._ids) if self._subjects[id].text != NULL and self._subjects[id].count]
 
     cpdef list matching(self, bytes pattern):
         cdef long long id
         cdef Shape shape = None
         if not has_wildcard(pattern):
             id = self.find(pattern)
-            return [id] if id >= 0 and self._counts[id] else []
+            return [id] if id >= 0 and self._subjects[id].count else []
         if self._ids - self._free_count >= FEW_SUBJECTS:
             shape = self._shape_for(pattern)
         among = self.ids() if shape is None else shape.candidates(pattern)
-        return [id for id in among if matches(pattern, self.subject(<unsigned int> id)) and self._counts[id]]
+        return [id for id in among if matches(pattern, self.subject(<unsigned int> id)) and self._subjects[id].count]
 
     cdef Shape _shape_for(self, bytes pattern):
         cdef tuple form = form_of(pattern)
@@ -331,7 +323,7 @@ cdef class SubjectIndex:
         if shape is None:
             shape = Shape(*form)
             for id in range(self._ids):
-                if self._texts[id] != NULL:
+                if self._subjects[id].text != NULL:
                     shape.add(<unsigned int> id, self.subject(<unsigned int> id))
             if len(self._shapes) == SHAPES_KEPT:
                 del self._shapes[next(iter(self._shapes))]
@@ -372,17 +364,17 @@ cdef class SubjectFilter:
         cdef list ids
         if self.literal:
             self.refresh()
-            if self.only < 0 or self._index._counts[self.only] == 0:
+            if self.only < 0 or self._index._subjects[self.only].count == 0:
                 return -1
-            last = self._index._lasts[self.only]
-            return -1 if last != 0 and last < seq else max(seq, <long long> self._index._firsts[self.only])
+            last = self._index._subjects[self.only].last
+            return -1 if last != 0 and last < seq else max(seq, <long long> self._index._subjects[self.only].first)
         if self._matches_many:
             return seq
         ids = self.ids()
         self._matches_many = len(ids) > MANY_SUBJECTS
         for id in ids:
-            first = self._index._firsts[<unsigned int> id]
-            last = self._index._lasts[<unsigned int> id]
+            first = self._index._subjects[<unsigned int> id].first
+            last = self._index._subjects[<unsigned int> id].last
             if last == 0 or last >= seq:
                 if first <= seq:
                     return seq
@@ -393,7 +385,7 @@ cdef class SubjectFilter:
     cpdef bint accepts(self, unsigned int id) except -1:
         if self.literal:
             return <long long> id == self.only
-        if id < self._size and self._seen[id] == self._index._births[id]:
+        if id < self._size and self._seen[id] == self._index._subjects[id].birth:
             return self._verdicts[id]
         return self._decide(id)
 
@@ -412,7 +404,7 @@ cdef class SubjectFilter:
             memset(self._seen + self._size, 0, (wanted - self._size) * sizeof(unsigned int))
             self._size = wanted
         self._verdicts[id] = verdict
-        self._seen[id] = self._index._births[id]
+        self._seen[id] = self._index._subjects[id].birth
         return verdict
 
     def ids(self):
@@ -435,5 +427,5 @@ cdef class SubjectFilter:
     def total(self):
         cdef unsigned long long found = 0
         for id in self.ids():
-            found += self._index._counts[<unsigned int> id]
+            found += self._index._subjects[<unsigned int> id].count
         return found
