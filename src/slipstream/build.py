@@ -67,6 +67,7 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.stream.stream",
     "slipstream.engine.stream.direct_answer",
     "slipstream.engine.stream.direct_get",
+    "slipstream.engine.consumer.numbers",
     "slipstream.engine.consumer.pending",
     "slipstream.engine.consumer.delivery",
     "slipstream.engine.consumer.consumer",

@@ -18,13 +18,14 @@ from slipstream.engine.api.operations import serve
 from slipstream.engine.api.system import SystemApi
 from slipstream.engine.commit.commit import Commit, Runner
 from slipstream.engine.commit.state_commit import StateCommit
+from slipstream.engine.consumer.life import SAVE_EVERY_NS
 from slipstream.engine.jetstream.elected import announce_leader
 from slipstream.engine.jetstream.jetstream import JetStream
 from slipstream.engine.jetstream.scrub import Scrub
 from slipstream.engine.leaf.leaves import Leaves
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
-from slipstream.engine.loop.timers import Timers
+from slipstream.engine.loop.timers import Delay, Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.engine.message_trace import trace
 from slipstream.engine.protocol.group import Group
@@ -115,6 +116,7 @@ class Engine:
         # Where clients have been told that they may connect.
         self._told_urls = list(group.client_urls) if group is not None else []
         self.timers = Timers(clock)
+        self.saves = Delay(self.timers, SAVE_EVERY_NS)  # of consumers' positions
         self.commit = Commit(runner, self.timers, options.sync_interval)
         self.turn = Turn()
         self.output = Output(self, self.turn)

@@ -977,8 +977,8 @@ class FileLog(Log):
     def _fill(self, block: Any, i: _int, record: Record) -> None:
         segment = block
         if segment is self._active:
-            offsets: Any = block.offsets
-            if offsets.get(i) >= block.written:
+            offsets: Any = segment.offsets
+            if offsets.get(i) >= segment.written:
                 self.hand_over()
         self.reader.fill(segment, i, record)
         if record.kind != MESSAGE and not self.replaying:

@@ -1,4 +1,5 @@
 import cython
+cimport slipstream.wire.ascii as char
 
 
 cdef class _Node:
@@ -23,7 +24,7 @@ cdef class PatternTrie:
     @cython.locals(node=_Node, child=_Node, tokens=list, path=list)
     cpdef bint remove(self, bytes pattern, object value) except -1
 
-    @cython.locals(found=list, tokens=list, todo=list, depths=list, node=_Node, child=_Node, depth=Py_ssize_t, n=Py_ssize_t, decided=Py_ssize_t, any_last=bint)
+    @cython.locals(found=list, view="const unsigned char *", size=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, todo=list, node=_Node, child=_Node, depth=Py_ssize_t, n=Py_ssize_t, decided=Py_ssize_t, any_last=bint)
     cpdef list match(self, bytes subject)
 
     @cython.locals(node=_Node, child=_Node)
@@ -39,6 +40,8 @@ cdef class PatternTrie:
     cpdef object find_cover(self, bytes pattern, object but=*)
 
 
+@cython.locals(view="const unsigned char *", i=Py_ssize_t, tokens=Py_ssize_t, before=int)
+cdef Py_ssize_t _count_tokens(bytes subject) except -1
 @cython.locals(node=_Node, above=_Node, depth=Py_ssize_t)
 cdef _prune(list path, list tokens)
 @cython.locals(todo=list, node=_Node)

@@ -17,6 +17,10 @@ match also tells how much of the subject decided it:
 
 from typing import Any
 
+import slipstream.wire.ascii as char
+
+_int = int  # the name `int` in a compiled module's annotations is a C type
+
 MANY_VALUES = 32  # of one pattern; more are found by identity, not one after the other
 
 
@@ -114,22 +118,25 @@ class PatternTrie:
         self.any_last_token = False
         self.fixed_tokens = 0
         found: list[Any] = []
-        tokens = subject.split(b".")
-        if b"" in tokens:
+        n = _count_tokens(subject)
+        if not n:
             return found
-        n = len(tokens)
+        view = subject
+        size = len(subject)
         any_last = n > 1
         decided = 1  # so many tokens made a difference; with none at all, there still must be one
-        todo: list[_Node] = []  # branches that a `*` opened, each with its depth in `depths`
-        depths: list[int] = []
+        # Branches that a `*` opened, each behind its depth and where its token begins; mostly
+        # there are none.
+        todo: list[Any] | None = None
         node: _Node | None = self._root
-        depth = 0
+        depth = start = 0
         while True:
             if node is None:
                 if not todo:
                     break
                 node = todo.pop()
-                depth = depths.pop()
+                start = todo.pop()
+                depth = todo.pop()
             if depth == n:
                 if node.values is not None:
                     _gather(found, node.values)
@@ -138,20 +145,28 @@ class PatternTrie:
             if node.tail is not None:
                 _gather(found, node.tail)
             child = None
+            end = start
+            if node.children or node.star is not None:
+                while end < size and view[end] != char.DOT:
+                    end += 1
             if node.children:
                 if depth == n - 1:
                     any_last = False
-                child = node.children.get(tokens[depth])
+                child = node.children.get(view[start:end])
             if depth >= decided and (node.star is not None or node.children):
                 decided = depth + 1
             if node.star is not None:
                 if child is None:
                     child = node.star
                 else:
+                    if todo is None:
+                        todo = []
+                    todo.append(depth + 1)
+                    todo.append(end + 1)
                     todo.append(node.star)
-                    depths.append(depth + 1)
             node = child
             depth += 1
+            start = end + 1
         self.any_last_token = any_last
         if decided < n:
             self.fixed_tokens = decided
@@ -284,6 +299,20 @@ class PatternTrie:
     def values(self) -> list[Any]:
         """Every value, in no particular order."""
         return self.overlapping(b">")
+
+
+def _count_tokens(subject: bytes) -> _int:
+    """How many tokens a subject has; 0 if one of them is empty."""
+    view = subject
+    tokens = 1
+    before = char.DOT  # as at the beginning: no token ends here
+    for i in range(len(subject)):
+        if view[i] == char.DOT:
+            if before == char.DOT:
+                return 0
+            tokens += 1
+        before = view[i]
+    return 0 if before == char.DOT else tokens
 
 
 def _prune(path: "list[_Node]", tokens: list[bytes]) -> None:

@@ -19,14 +19,19 @@ cdef class PrefixCache:
     cdef Py_ssize_t[6] _ends
     cdef bytes _recent
     cdef object _recent_value
+    cdef bytes _recent_ack
+    cdef object _recent_ack_value
 
-    @cython.locals(view="const unsigned char *", first=Py_ssize_t, key=bytes)
+    @cython.locals(view="const unsigned char *", key=bytes)
     cpdef object get(self, bytes subject)
+    @cython.locals(view="const unsigned char *", key=bytes, end=Py_ssize_t)
+    cdef object _of_ack(self, bytes subject)
     @cython.locals(fixed=Py_ssize_t, first=Py_ssize_t, kept=dict, key=bytes)
     cpdef void put(self, bytes subject, object value, PatternTrie trie) except *
     @cython.locals(tokens=Py_ssize_t)
     cpdef void forget(self, bytes pattern) except *
     cpdef void clear(self) except *
+    cdef void _forget_recent(self) except *
     @cython.locals(view="const unsigned char *", n=Py_ssize_t, i=Py_ssize_t)
     cdef bint _is_as_recent(self, bytes subject) except -1
     cdef Py_ssize_t _first_tokens(self, bytes subject) except -1

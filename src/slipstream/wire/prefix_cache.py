@@ -14,8 +14,9 @@ entry can stand for all of them. A subject is looked up
 An entry is right for every subject that finds it, because `forget` drops all that a change of
 interest can have touched. A subject with an empty token is kept only as it is.
 
-Acknowledgements and replies go to one inbox many times in a row, so the entry of the second kind
-that was found last is tried first: that takes no lookup.
+Replies go to one inbox many times in a row, and acknowledgements to one consumer, so of the second
+kind, and of the third for acknowledgements, the entry that was found last is tried first: that
+takes no lookup.
 """
 
 from typing import Any
@@ -44,6 +45,8 @@ class PrefixCache:
         self._ends = [0, 0, 0, 0, 0, 0]  # where the first n tokens end, dot included
         self._recent = b""  # the key in `_by_last` that was found last; b"" for none ...
         self._recent_value: Any = None  # ... and what it stands for
+        self._recent_ack = b""  # the same for an acknowledgement, in `_by_first`
+        self._recent_ack_value: Any = None
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._by_last) + len(self._by_first)
@@ -52,15 +55,14 @@ class PrefixCache:
         """The value that holds for `subject`; None if there is none."""
         if self._is_as_recent(subject):
             return self._recent_value
+        if begins_with(subject, 0, _ACK) and self._look_at(subject) > ACK_TOKENS_V1:
+            return self._of_ack(subject)
         found = self._exact.get(subject)
         if found is not None:
             return found
         if self._look_at(subject) < 2:
             return None
         view = subject
-        first = self._first_tokens(subject)
-        if first > 2:
-            return self._by_first.get(view[: self._ends[first - 1]])
         if self._by_last:
             key = view[: self._last]
             found = self._by_last.get(key)
@@ -70,6 +72,19 @@ class PrefixCache:
             found = self._by_first.get(view[: self._ends[0]])
             if found is None and self._tokens > 3:
                 found = self._by_first.get(view[: self._ends[1]])
+        return found
+
+    def _of_ack(self, subject: bytes) -> Any:
+        """What holds for an acknowledgement, which `_look_at` has seen."""
+        end = self._ends[self._first_tokens(subject) - 1]
+        if end == len(self._recent_ack) and begins_with(subject, 0, self._recent_ack):
+            return self._recent_ack_value
+        view = subject
+        key = view[:end]
+        found = self._by_first.get(key)
+        if found is None:
+            return self._exact.get(subject)
+        self._recent_ack, self._recent_ack_value = key, found
         return found
 
     def put(self, subject: bytes, value: Any, trie: PatternTrie) -> None:
@@ -99,7 +114,7 @@ class PrefixCache:
         if has_wildcard(pattern):
             self.clear()
             return
-        self._recent, self._recent_value = b"", None
+        self._forget_recent()
         # A literal changes its own result, and takes part in what its prefixes stand for.
         self._exact.pop(pattern, None)
         if self._look_at(pattern) > 1:
@@ -109,10 +124,14 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Drop everything."""
-        self._recent, self._recent_value = b"", None
+        self._forget_recent()
         self._exact.clear()
         self._by_last.clear()
         self._by_first.clear()
+
+    def _forget_recent(self) -> None:
+        self._recent, self._recent_value = b"", None
+        self._recent_ack, self._recent_ack_value = b"", None
 
     def values(self) -> list[Any]:
         """Everything that is kept."""

@@ -34,7 +34,7 @@ LOOKS_NS = 200_000_000  # after which it is seen whether those who wait to show 
 # A checkpoint that nobody waits for pauses after so many changes, several times as long as it
 # took for them.
 CHANGES_AT_ONCE = 8
-PAUSE_TIMES = 4
+PAUSE_TIMES = 9
 PAUSE_NS_MIN, PAUSE_NS_MAX = 5_000_000, 500_000_000
 AGAIN_NS = 10_000_000_000  # after a checkpoint that the disk refused
 # Larger content is written to its own file: it would fill the log.

@@ -53,7 +53,7 @@ class ConsumerLife:
         self._waits_for_stream = False  # with a state that is to be saved
         self._writes_large = False  # the position is on its way to its own file
         self._was_ahead = False  # when it was encoded last
-        self._save_timer: Any = None
+        self._save_is_due = False  # before long
         self._waiting: list[Waiting] = []
         self._forsaken: ConsumerStore | None = None  # files of a consumer that lives on in memory
         self._to_come: ConsumerConfig | None = None  # configuration on its way to the disk
@@ -225,13 +225,19 @@ class ConsumerLife:
 
     def changed(self) -> None:
         """`consumer.unsaved` was just set: save the state before long."""
-        if self._save_timer is None and not self._saving:
-            much = 1 + len(self.consumer.pending) // PENDING_PER_SAVE
-            self._save_timer = self._timers.after(SAVE_EVERY_NS * much, self._save_later)
+        if self._save_is_due or self._saving:
+            return
+        self._save_is_due = True
+        much = self.consumer.pending.size // PENDING_PER_SAVE
+        if much:
+            self._timers.after(SAVE_EVERY_NS * (1 + much), self._save_later)
+        else:
+            self.consumer.engine.saves.add(self._save_later)
 
     def _save_later(self) -> None:
-        self._save_timer = None
-        if (self.consumer.unsaved or self._waiting) and not self._saving:
+        self._save_is_due = False
+        consumer = self.consumer
+        if (consumer.unsaved or self._waiting) and not self._saving and not consumer.stopped:
             self._save()
 
     @property
@@ -328,6 +334,9 @@ class ConsumerLife:
             consumer.unsaved = True
             self.changed()
             return
+        if not is_large and not self._waiting and not consumer.took_removals:
+            self._keep_alone(content)
+            return
         waiting, self._waiting = self._waiting, []
         consumer.unsaved = False
         if consumer.took_removals:
@@ -337,6 +346,16 @@ class ConsumerLife:
             consumer.stream.when_durable(lambda error: self._keep_position(content, waiting))
         else:
             self._keep_position(content, waiting)
+
+    def _keep_alone(self, content: bytes) -> None:
+        """Have an encoded state kept that nobody waits for, and that waits for nothing: of
+        thousands that each acknowledge something, nearly all are."""
+        consumer = self.consumer
+        consumer.unsaved = False
+        try:
+            consumer.stream.js.state.keep(consumer.store.state, content)
+        except (OSError, StorageError) as error:
+            self._saved([], error)
 
     def _keep_position(self, content: bytes, waiting: list[Waiting]) -> None:
         """Have an encoded state kept; those who wait are answered then."""
@@ -486,9 +505,8 @@ class ConsumerLife:
             except StorageError:
                 pass  # nobody was told that there are any
         consumer.stopped = True
-        for timer in (consumer.timer, self._save_timer):
-            if timer is not None:
-                timer.cancel()
+        if consumer.timer is not None:
+            consumer.timer.cancel()
         end_every_watch(consumer, RESET)
         consumer.delivery.stop(reason)
         if delete:

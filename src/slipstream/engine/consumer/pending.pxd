@@ -1,5 +1,7 @@
 import cython
 
+from slipstream.engine.consumer.numbers cimport Numbers
+
 cdef long long _GONE
 
 
@@ -9,9 +11,9 @@ cdef class PendingMessages:
     cdef Py_ssize_t _head
     cdef Py_ssize_t _tail
     cdef Py_ssize_t _end
-    cdef long long[::1] _rows
+    cdef Numbers _rows
 
-    @cython.locals(n=Py_ssize_t)
+    @cython.locals(n=Py_ssize_t, fresh=Numbers)
     cdef void _make_room(self) except *
     @cython.locals(i=Py_ssize_t)
     cpdef void add(self, long long seq, long long consumer_seq, long long ts, long long deadline) except *
@@ -36,8 +38,9 @@ cdef class PendingMessages:
     cpdef long long last_deadline(self) except? -1
     @cython.locals(i=Py_ssize_t)
     cpdef list sequences(self)
+    @cython.locals(packed=Numbers)
     cpdef bytes pack(self)
     @cython.locals(i=Py_ssize_t, n=Py_ssize_t)
-    cdef Py_ssize_t _copy(self, long long[::1] rows) except -1
-    @cython.locals(i=Py_ssize_t, rows="long long[::1]")
+    cdef Py_ssize_t _copy(self, Numbers rows) except -1
+    @cython.locals(i=Py_ssize_t, rows=Numbers)
     cpdef void unpack(self, bytes data) except *

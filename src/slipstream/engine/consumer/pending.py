@@ -10,16 +10,13 @@ stream sequence, the consumer sequence of the first delivery, the time of the la
 deadline when the message is due again.
 """
 
-from array import array
+from slipstream.engine.consumer.numbers import Numbers
 
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 DUE: _int = -1  # instead of a deadline: waits to be delivered again
 _GONE = -2  # instead of a deadline: settled
-
-
-def _numbers(size: _int) -> "array[_int]":
-    return array("q", bytes(8 * size))
+ROWS_MIN = 16  # that there is room for at first
 
 
 class PendingMessages:
@@ -31,7 +28,7 @@ class PendingMessages:
         self._head = 0  # the place of the first; everything before is settled
         self._tail = 0  # after the last
         self._end = 0  # how far there is room
-        self._rows = _numbers(0)
+        self._rows = Numbers(0)
 
     def __len__(self) -> _int:
         return self.size
@@ -47,10 +44,10 @@ class PendingMessages:
     def _make_room(self) -> None:
         """Move to the front of a new array without gaps, with as much room again as that takes."""
         n = 4 * self.size
-        fresh = _numbers(max(64, 2 * n))
+        fresh = Numbers(max(4 * ROWS_MIN, 2 * n))
         self._copy(fresh)
         self._rows = fresh
-        self._end = len(fresh)
+        self._end = fresh.size
         self._head = 0
         self._tail = n
 
@@ -59,10 +56,10 @@ class PendingMessages:
         if self._tail == self._end:
             self._make_room()
         i = self._tail
-        self._rows[i] = seq
-        self._rows[i + 1] = consumer_seq
-        self._rows[i + 2] = ts
-        self._rows[i + 3] = deadline
+        self._rows.data[i] = seq
+        self._rows.data[i + 1] = consumer_seq
+        self._rows.data[i + 2] = ts
+        self._rows.data[i + 3] = deadline
         self._tail = i + 4
         self.size += 1
         self.due += deadline == -1
@@ -72,19 +69,19 @@ class PendingMessages:
         if self.size == 0:
             return -1
         low = self._head // 4
-        guess = seq - self._rows[4 * low]
+        guess = seq - self._rows.data[4 * low]
         if guess < 0:
             return -1
         high = self._tail // 4 - 1
         if guess < high - low:  # sequences rise by one at least
             high = low + guess
-        if self._rows[4 * high] == seq:
-            return 4 * high if self._rows[4 * high + 3] != _GONE else -1
+        if self._rows.data[4 * high] == seq:
+            return 4 * high if self._rows.data[4 * high + 3] != _GONE else -1
         while low < high:
             middle = (low + high) // 2
-            found = self._rows[4 * middle]
+            found = self._rows.data[4 * middle]
             if found == seq:
-                return 4 * middle if self._rows[4 * middle + 3] != _GONE else -1
+                return 4 * middle if self._rows.data[4 * middle + 3] != _GONE else -1
             if found < seq:
                 low = middle + 1
             else:
@@ -93,15 +90,15 @@ class PendingMessages:
 
     def remove(self, place: _int) -> None:
         """What is at `place` is settled."""
-        self.due -= self._rows[place + 3] == -1
-        self._rows[place + 3] = _GONE
+        self.due -= self._rows.data[place + 3] == -1
+        self._rows.data[place + 3] = _GONE
         self.size -= 1
         if self.size == 0:
             self._head = self._tail = 0
         elif place == self._head:
             self._head = self.following(place)
         else:  # lower sequences may follow, if a crash has taken back what was delivered
-            while self._rows[self._tail - 1] == _GONE:
+            while self._rows.data[self._tail - 1] == _GONE:
                 self._tail -= 4
 
     def clear(self) -> None:
@@ -116,35 +113,35 @@ class PendingMessages:
         """The place of the next sequence; -1 if there is none."""
         i = place + 4
         while i < self._tail:
-            if self._rows[i + 3] != _GONE:
+            if self._rows.data[i + 3] != _GONE:
                 return i
             i += 4
         return -1
 
     def seq(self, place: _int) -> _int:
         """The stream sequence."""
-        return self._rows[place]
+        return self._rows.data[place]
 
     def consumer_seq(self, place: _int) -> _int:
         """The consumer sequence of its first delivery."""
-        return self._rows[place + 1]
+        return self._rows.data[place + 1]
 
     def ts(self, place: _int) -> _int:
         """When it was last delivered."""
-        return self._rows[place + 2]
+        return self._rows.data[place + 2]
 
     def deadline(self, place: _int) -> _int:
         """When it is due again; `DUE` if it waits for that already."""
-        return self._rows[place + 3]
+        return self._rows.data[place + 3]
 
     def set_deadline(self, place: _int, deadline: _int) -> None:
         """Change when it is due again."""
-        self.due += (deadline == -1) - (self._rows[place + 3] == -1)
-        self._rows[place + 3] = deadline
+        self.due += (deadline == -1) - (self._rows.data[place + 3] == -1)
+        self._rows.data[place + 3] = deadline
 
     def delivered_again(self, place: _int, ts: _int, deadline: _int) -> None:
         """Note that the message at `place` was delivered once more."""
-        self._rows[place + 2] = ts
+        self._rows.data[place + 2] = ts
         self.set_deadline(place, deadline)
 
     def overdue(self, now: _int) -> list[_int]:
@@ -152,9 +149,9 @@ class PendingMessages:
         found = []
         i = self._head
         while i < self._tail:
-            deadline = self._rows[i + 3]
+            deadline = self._rows.data[i + 3]
             if deadline >= 0 and deadline <= now:
-                found.append(self._rows[i])
+                found.append(self._rows.data[i])
             i += 4
         return found
 
@@ -163,7 +160,7 @@ class PendingMessages:
         earliest = 0
         i = self._head
         while i < self._tail:
-            deadline = self._rows[i + 3]
+            deadline = self._rows.data[i + 3]
             if deadline >= 0 and (earliest == 0 or deadline < earliest):
                 earliest = deadline
             i += 4
@@ -174,8 +171,8 @@ class PendingMessages:
         latest = 0
         i = self._head
         while i < self._tail:
-            if self._rows[i + 3] > latest:
-                latest = self._rows[i + 3]
+            if self._rows.data[i + 3] > latest:
+                latest = self._rows.data[i + 3]
             i += 4
         return latest
 
@@ -184,37 +181,38 @@ class PendingMessages:
         found = []
         i = self._head
         while i < self._tail:
-            if self._rows[i + 3] != _GONE:
-                found.append(self._rows[i])
+            if self._rows.data[i + 3] != _GONE:
+                found.append(self._rows.data[i])
             i += 4
         return found
 
     def pack(self) -> bytes:
         """All of it as bytes: four numbers of 64 bits for each message."""
-        packed = _numbers(4 * self.size)
+        packed = Numbers(4 * self.size)
         self._copy(packed)
-        return packed.tobytes()
+        return packed.pack()
 
-    def _copy(self, rows: "array[_int]") -> _int:
+    def _copy(self, rows: Numbers) -> _int:
         """Put all of it into `rows`, without gaps."""
         n = 0
         i = self._head
         while i < self._tail:
-            if self._rows[i + 3] != _GONE:
-                rows[n] = self._rows[i]
-                rows[n + 1] = self._rows[i + 1]
-                rows[n + 2] = self._rows[i + 2]
-                rows[n + 3] = self._rows[i + 3]
+            if self._rows.data[i + 3] != _GONE:
+                rows.data[n] = self._rows.data[i]
+                rows.data[n + 1] = self._rows.data[i + 1]
+                rows.data[n + 2] = self._rows.data[i + 2]
+                rows.data[n + 3] = self._rows.data[i + 3]
                 n += 4
             i += 4
         return n
 
     def unpack(self, data: bytes) -> None:
         """Add what `pack` gave. Raises ValueError if it is not whole."""
-        packed = array("q")
-        packed.frombytes(data)
-        rows = packed
+        if len(data) % 32:
+            raise ValueError("each message has four numbers of eight bytes")
+        rows = Numbers(len(data) // 8)
+        rows.take(data)
         i = 0
-        while i + 3 < len(packed):
-            self.add(rows[i], rows[i + 1], rows[i + 2], rows[i + 3])
+        while i < rows.size:
+            self.add(rows.data[i], rows.data[i + 1], rows.data[i + 2], rows.data[i + 3])
             i += 4

@@ -18,3 +18,15 @@ cdef class Timers:
 
     @cython.locals(timer=Timer)
     cpdef next_at(self)
+
+
+cdef class Delay:
+    cdef Timers _timers
+    cdef long long _delay
+    cdef object _due
+    cdef Timer _timer
+
+    @cython.locals(at="long long")
+    cpdef void add(self, object callback) except *
+    @cython.locals(now="long long")
+    cpdef void _run(self) except *

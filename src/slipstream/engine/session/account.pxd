@@ -35,7 +35,7 @@ cdef class Account:
 
     @cython.locals(found=Route)
     cpdef Route route(self, bytes subject)
-    @cython.locals(found=Route, subscription=Subscription, plain=list, services=list, queues=dict)
+    @cython.locals(found=Route, members=list)
     cdef Route _find(self, bytes subject)
     @cython.locals(route=Route)
     cpdef int publish(self, Inbound message) except -1
@@ -50,3 +50,7 @@ cdef class Account:
     cpdef int dispatch_chosen(self, Route route, Inbound message, object queues) except -1
     @cython.locals(subscription=Subscription, group=SharedGroup, count=int)
     cpdef int share_out(self, Shared shared, Inbound message, object queues) except -1
+
+
+@cython.locals(subscription=Subscription, plain=list, services=list, queues=dict, distant=list)
+cdef Route _sorted_out(list members)

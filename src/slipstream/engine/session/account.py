@@ -28,7 +28,7 @@ from slipstream.wire.subjects import has_wildcard
 _int = int  # the name `int` in a compiled module's annotations is a C type
 
 ROUTES_KEPT_MAX: _int = 16_384
-_NOBODY = Route([], [], [])
+_NOBODY = Route((), (), ())
 
 
 class Account:
@@ -187,27 +187,13 @@ class Account:
     def _find(self, subject: bytes) -> Route:
         """Ask the trie, and cache the answer for all subjects of which it is true."""
         self.misses += 1
-        plain: list[Subscription] = []
-        services: list[Service] = []
-        queues: dict[bytes, list[Subscription]] = {}
-        distant: list[Subscription] = []
-        for member in self.trie.match(subject):
-            if isinstance(member, Service):
-                services.append(member)
-                continue
-            subscription = member
-            if subscription.weight:
-                distant.append(subscription)
-            elif subscription.queue:
-                queues.setdefault(subscription.queue, []).append(subscription)
-            else:
-                plain.append(subscription)
-        if distant:
-            found = _with_distant(plain, queues, services, distant)
-        elif not plain and not services and not queues:
+        members = self.trie.match(subject)
+        if not members:
             found = _NOBODY
-        else:
-            found = Route(plain, list(queues.values()), services)
+        elif len(members) > 1 or not isinstance(members[0], Service):
+            found = _sorted_out(members)
+        else:  # that of each consumer is one of these
+            found = Route((), (), tuple(members))
         self._routes.put(subject, found, self.trie)
         return found
 
@@ -324,6 +310,28 @@ class Account:
         return 0
 
 
+def _sorted_out(members: list[Any]) -> Route:
+    """A route to all that a subject has been found to match."""
+    plain: list[Subscription] = []
+    services: list[Service] = []
+    queues: dict[bytes, list[Subscription]] = {}
+    distant: list[Subscription] = []
+    for member in members:
+        if isinstance(member, Service):
+            services.append(member)
+            continue
+        subscription = member
+        if subscription.weight:
+            distant.append(subscription)
+        elif subscription.queue:
+            queues.setdefault(subscription.queue, []).append(subscription)
+        else:
+            plain.append(subscription)
+    if distant:
+        return _with_distant(plain, queues, services, distant)
+    return Route(tuple(plain), tuple(queues.values()), tuple(services))
+
+
 def _with_distant(
     plain: list[Subscription],
     queues: dict[bytes, list[Subscription]],
@@ -350,4 +358,4 @@ def _with_distant(
         seen.add(receiver)
         (shared_plain if receiver in sharing else plain).append(subscription)
     shared = Shared(list(groups.values()), shared_plain) if groups else None
-    return Route(plain, list(queues.values()), services, shared)
+    return Route(tuple(plain), tuple(queues.values()), tuple(services), shared)

@@ -43,7 +43,7 @@ cdef class Shared:
 
 
 cdef class Route:
-    cdef public list plain
-    cdef public list queues
-    cdef public list services
+    cdef public tuple plain
+    cdef public tuple queues
+    cdef public tuple services
     cdef public Shared shared

@@ -95,9 +95,9 @@ class Route:
 
     def __init__(
         self,
-        plain: list[Subscription],
-        queues: list[list[Subscription]],
-        services: list[Service],
+        plain: tuple[Subscription, ...],
+        queues: tuple[list[Subscription], ...],
+        services: tuple[Service, ...],
         shared: Shared | None = None,
     ) -> None:
         self.plain = plain

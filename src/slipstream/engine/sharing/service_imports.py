@@ -74,7 +74,7 @@ class ServiceImport(Service):
                 count += service.handle(request)
             if has_clients:
                 self._inform(request, message.session)
-                clients = Route(route.plain, route.queues, [], route.shared)
+                clients = Route(route.plain, route.queues, (), route.shared)
                 count += source.dispatch(clients, request)
         finally:
             self._nested -= 1
