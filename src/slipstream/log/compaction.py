@@ -68,7 +68,6 @@ class Compactor:
 
     def __init__(self, log: "FileLog") -> None:
         self._log = log
-        self.sparse: list[Segment] = []
         self._job: CompactionJob | None = None  # drawn up or under way
 
     def watch(self, segment: Segment) -> None:
@@ -81,7 +80,7 @@ class Compactor:
     def add(self, segment: Segment) -> None:
         """More of this segment is dead than alive."""
         segment.compact_below = 0
-        self.sparse.append(segment)
+        self._log.sparse += (segment,)
 
     def was_erased(self, segment: Segment) -> None:
         """Bytes of `segment` were destroyed: a copy that is under way has them still."""
@@ -90,14 +89,15 @@ class Compactor:
 
     def draw_up(self) -> "list[CompactionJob]":
         """What is to run once this batch is durable, in which all removals are told."""
-        if self._job is not None or not self.sparse or self._log.reader.held:
+        if self._job is not None or not self._log.sparse or self._log.reader.held:
             return []
         log = self._log
-        segment = self.sparse.pop(0)
+        segment, *others = self._log.sparse
+        self._log.sparse = tuple(others)
         if segment.live == 0 or segment not in log.blocks:
             return []
         if not segment.footed:
-            self.sparse.append(segment)
+            self._log.sparse += (segment,)
             return []
         most = segment.base + segment.places - max(segment.base, log.first_seq)
         if segment.live * 2 > most:  # it empties from the front, and will go as a whole
@@ -107,7 +107,7 @@ class Compactor:
             if segment.ids is None:
                 log.reader.load(segment)
         except OSError:
-            self.sparse.append(segment)  # later, when the disk can be read
+            self._log.sparse += (segment,)  # later, when the disk can be read
             return []
         draft = FooterDraft.of(segment, log.subjects, log.active_base())
         self._job = CompactionJob(log, segment, draft, log.neighbours(), self._done)

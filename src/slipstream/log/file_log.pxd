@@ -38,7 +38,7 @@ cdef class FileLog(Log):
     cdef Py_ssize_t _close_early
     cdef public unsigned long long stream_created
     cdef public str failed
-    cdef list _batches
+    cdef tuple _batches
     cdef Segment _carried
     cdef bint _written
     cdef bint _end_due
@@ -49,11 +49,11 @@ cdef class FileLog(Log):
     cdef bint _room_asked
     cdef public bint replaying
     cdef object _spare
-    cdef list _jobs
+    cdef tuple _jobs
     cdef public object copies
     cdef list _removed_ranges
-    cdef list _unsynced
-    cdef list _sparse
+    cdef tuple _unsynced
+    cdef public tuple sparse
     cdef Py_ssize_t _committed
     cdef Py_ssize_t _tail
     cdef unsigned long long _durable_base, _claimed_base, _proven_base, _closed_base
@@ -67,7 +67,7 @@ cdef class FileLog(Log):
     cdef public object disk
     cdef public SegmentReader reader
     cdef public object compactor
-    cdef list _emptied
+    cdef tuple _emptied
     cdef list _going
     cdef list _unlinked
     cdef list _footers
@@ -126,7 +126,7 @@ cdef class FileLog(Log):
     cpdef bint owes_removals(self) except -1
     @cython.locals(active=Segment, segment=Segment)
     cdef bint _tell_removed(self) except -1
-    @cython.locals(oldest="unsigned long long", emptied=list)
+    @cython.locals(oldest="unsigned long long", emptied=tuple)
     cdef list _take_emptied(self, bint told)
     @cython.locals(segment=Segment)
     cpdef void finish_sync(self, SyncBatch batch) except *
@@ -137,7 +137,7 @@ cdef class FileLog(Log):
     cdef void _holds_durably(self, unsigned long long last_seq, unsigned long long first_seq, Counts counts) except *
     cdef void _is_durable_to(self, unsigned long long base, Py_ssize_t at) except *
     cdef void _is_proven_to(self, unsigned long long base, Py_ssize_t at) except *
-    @cython.locals(segment=Segment, offsets=Column)
+    @cython.locals(segment=Segment, active=Segment, offsets=Column)
     cpdef void _fill(self, Block block, Py_ssize_t i, Record record) except *
     cpdef bint _find(self, Block block, Py_ssize_t i, Record record) except -1
     cpdef bint read_near(self, unsigned long long seq, Record record) except -1
@@ -148,6 +148,7 @@ cdef class FileLog(Log):
     cpdef void _forgotten(self, Block block, Py_ssize_t i, bint erase) except *
     @cython.locals(segment=Segment, k=Py_ssize_t)
     cpdef void _forgotten_run(self, Block block, Py_ssize_t i, Py_ssize_t count, bint is_front) except *
+    cdef void _note_removed(self, unsigned long long first, unsigned long long count) except *
     @cython.locals(ranges=list)
     cdef _tell_later(self, unsigned long long first, unsigned long long count)
 

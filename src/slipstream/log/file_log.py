@@ -109,16 +109,19 @@ class FileLog(Log):
         self._active: Segment | None = None
         self._recorded_seq = self.last_seq  # what the records on disk say about last_seq ...
         self._recorded_first = self.first_seq  # ... and about the front
-        self._removed_ranges: list[list[int]] = []  # removed ranges not yet written: [first, count]
-        self._unsynced: list[Segment] = []
-        self._emptied: list[Segment] = []  # dropped; emptied with the next batch
+        # What is mostly empty is None or a tuple, of which there is but one that is empty: each
+        # list would be a look at memory of its own for each batch (see `Stream`).
+        # Removed ranges that are not written yet: first, count.
+        self._removed_ranges: list[list[int]] | None = None
+        self._unsynced: tuple[Segment, ...] = ()
+        self._emptied: tuple[Segment, ...] = ()  # dropped; emptied with the next batch
         self._going: list[Going] = []
         self._unlinked: list[str] = []  # files of these that were removed since the last batch
+        self.sparse: tuple[Segment, ...] = ()  # to be compacted, oldest first
         self.compactor = Compactor(self)
-        self._sparse = self.compactor.sparse  # its list
-        self._jobs: list[Job] = []
+        self._jobs: tuple[Job, ...] = ()
         self._footers: list[Job] = []  # of segments that are not synced yet
-        self._batches: list[SyncBatch] = []  # prepared and not finished, in order
+        self._batches: tuple[SyncBatch, ...] = ()  # prepared and not finished, in order
         self._carried: Segment | None = None  # of which an entry under way has a copy, and ...
         self._carried_seq = self._carried_first = 0  # ... what is durable with that, as of ...
         self._carried_base = self._carried_at = 0  # ... a batch: see `SyncBatch`
@@ -345,7 +348,7 @@ class FileLog(Log):
             self._spare_asked = self._spare_due = True
             full = self.segment_bytes
             room = full // SPARE_PART if self.blocks else first_room(full)
-            self._jobs.append(SpareJob(self, room))
+            self._jobs += (SpareJob(self, room),)
 
     def look_ahead(self) -> None:
         """Have jobs make what the log is about to need."""
@@ -365,7 +368,7 @@ class FileLog(Log):
         if segment.written < reserved and reserved - end < min(reserved // 2, full // ROOM_PART):
             self._room_asked = True
             more = min(reserved, full // ROOM_PART)
-            self._jobs.append(RoomAhead(self, segment, reserved + more))
+            self._jobs += (RoomAhead(self, segment, reserved + more),)
 
     def spare_made(self, spare: SpareFile) -> bool:
         """A job has made a file, or could not; False if nobody needs it."""
@@ -423,7 +426,7 @@ class FileLog(Log):
 
     def request_footer(self, segment: Segment, as_of: _int) -> None:
         """Have the footer of a closed, durable segment written."""
-        self._jobs.append(self._footer(segment, as_of))
+        self._jobs += (self._footer(segment, as_of),)
 
     def _footer(self, segment: Segment, as_of: _int) -> Job:
         self.compactor.watch(segment)
@@ -432,14 +435,14 @@ class FileLog(Log):
 
     def _will_sync(self, segment: Segment) -> None:
         segment.pin()
-        self._unsynced.append(segment)
+        self._unsynced += (segment,)
 
     def _write_controls(self, segment: Segment) -> bool:
         """Put what was removed or skipped since the last batch into records of its own.
 
         False on a full disk: that waits, and what was removed might come back after a crash.
         """
-        size = 4 * CONTROL_SIZE + RANGE_SIZE * len(self._removed_ranges) + 2 * COMMIT_SIZE
+        size = 4 * CONTROL_SIZE + RANGE_SIZE * len(self._removed_ranges or ()) + 2 * COMMIT_SIZE
         try:
             if segment.records_end + size >= self._room:
                 self._reserve(segment, segment.records_end + size)
@@ -449,7 +452,7 @@ class FileLog(Log):
             ranges = b"".join(RANGE.pack(first, count) for first, count in self._removed_ranges)
             segment.removed_ranges += ranges
             self._put_ranges(segment, ranges)
-            self._removed_ranges = []
+            self._removed_ranges = None
         if self.first_seq > self._recorded_first:
             self._put_number(segment, FRONT, self.first_seq, 8)
             self._recorded_first = segment.front = self.first_seq
@@ -594,12 +597,12 @@ class FileLog(Log):
         self._written = False
         if not self._unsynced and not self.dir_dirty:
             return instead_of
-        files = _files_of(self._unsynced)
+        files = _files_of(list(self._unsynced))
         directories = (self.directory, *self.unsynced_above) if self.dir_dirty else ()
         # What was skipped and could not be recorded is given out again after a crash.
         last_seq = self.last_seq if told else self._recorded_seq
         batch = SyncBatch(self.disk, files, directories, last_seq)
-        batch.segments, self._unsynced = self._unsynced, []
+        batch.segments, self._unsynced = list(self._unsynced), ()
         if self.dir_dirty and self._unlinked:
             batch.unlinked, self._unlinked = self._unlinked, []
         self._note(batch)
@@ -611,14 +614,14 @@ class FileLog(Log):
             batch.emptied = self._take_emptied(told)
         if self._footers:
             batch.jobs, self._footers = self._footers, []
-        if told and self._sparse:
+        if told and self.sparse:
             batch.jobs = [*batch.jobs, *self.compactor.draw_up()]
         self.dir_dirty = False
         self._refer(batch)
         if instead_of is not None:
             batch.take_over(instead_of)
-            self._batches.remove(instead_of)
-        self._batches.append(batch)
+            self._batches = tuple([one for one in self._batches if one is not instead_of])
+        self._batches += (batch,)
         return batch
 
     def _refer(self, batch: SyncBatch) -> None:
@@ -655,7 +658,7 @@ class FileLog(Log):
         changed = self._has_changed()
         size = segment.records_end - segment.referred + COMMIT_SIZE
         if changed:
-            size += 4 * CONTROL_SIZE + RANGE_SIZE * len(self._removed_ranges)
+            size += 4 * CONTROL_SIZE + RANGE_SIZE * len(self._removed_ranges or ())
         if segment.copy is None:
             segment.copy = SegmentCopy(self, segment)
         if size > COPIED_MAX or not copies.has_room(segment.copy, size):
@@ -701,7 +704,7 @@ class FileLog(Log):
         if self._carried is not None or self._batches:
             return False
         # Footers wait with the segments that they are of, names with their directory.
-        if self.dir_dirty or self._unsynced or self._emptied or self._sparse:
+        if self.dir_dirty or self._unsynced or self._emptied or self.sparse:
             return False
         return segment.live > 0 or segment.records_end <= self._close_early
 
@@ -730,11 +733,11 @@ class FileLog(Log):
         """
         oldest = self.blocks[0].base if self.blocks else self.last_seq + 1
         emptied = self._emptied
-        self._emptied = [s for s in emptied if not told and s.base > oldest]
+        self._emptied = tuple([s for s in emptied if not told and s.base > oldest])
         return [s for s in emptied if told or s.base < oldest]
 
     def finish_sync(self, batch: SyncBatch) -> None:
-        self._batches = [other for other in self._batches if other is not batch]
+        self._batches = tuple([other for other in self._batches if other is not batch])
         for segment in batch.segments:
             segment.unpin()
         if batch.error is not None or self.failed:
@@ -750,7 +753,7 @@ class FileLog(Log):
     def _finish_files(self, batch: SyncBatch) -> None:
         """What a batch has done beside appending is durable."""
         self.unsynced_above = []
-        self._jobs += batch.jobs
+        self._jobs += tuple(batch.jobs)
         if batch.unlinked:
             self._going = [one for one in self._going if one.path not in batch.unlinked]
         for segment in batch.emptied:
@@ -802,7 +805,7 @@ class FileLog(Log):
         return bool(self._jobs)
 
     def take_jobs(self) -> list[Job]:
-        jobs, self._jobs = self._jobs, []
+        jobs, self._jobs = list(self._jobs), ()
         return jobs
 
     # -- where the log ends, kept elsewhere ------------------------------------------------------
@@ -842,7 +845,7 @@ class FileLog(Log):
                 # The older ones first: the others may have the tombstones of what these had.
                 self._unlink([one.path for one in sorted(emptied, key=lambda one: one.base)])
             else:
-                self._emptied += emptied
+                self._emptied += tuple(emptied)
 
         if self.copies is None:
             done(None)
@@ -850,13 +853,13 @@ class FileLog(Log):
         content = self._end().encode()
         if emptied or content != self._saved:
             self._saved = content if sync else b""
-            self._jobs.append(EndJob(self.copies, content, sync, done))
+            self._jobs += (EndJob(self.copies, content, sync, done),)
 
     def _unlink(self, paths: list[str]) -> None:
         """Have files removed in which nothing lives, once nobody reads the log as it was."""
         going = self.reader.may_go(paths)
         if going:
-            self._jobs.append(UnlinkJob(self, going))
+            self._jobs += (UnlinkJob(self, going),)
 
     def unlinked(self, paths: list[str]) -> None:
         """These files of segments were removed, which a crash may undo until a directory is
@@ -891,13 +894,12 @@ class FileLog(Log):
     def keep_end_at_once(self) -> None:
         """Keep durably where the log ends. Blocks. What the disk says to it does no harm."""
         self._end_due = self.end_moved = False
-        waiting = self._jobs
-        self._jobs = []
+        waiting = self.take_jobs()
         self._keep_end(True, [])
-        for job in self._jobs:
+        for job in self.take_jobs():
             job.run()
             job.finish()
-        self._jobs = waiting
+        self._jobs = tuple(waiting)
 
     def lose_end(self, last_seq: _int) -> None:
         """Sequences up to `last_seq` were given out, as somebody remembers, and are not here any
@@ -976,9 +978,10 @@ class FileLog(Log):
 
     def _fill(self, block: Any, i: _int, record: Record) -> None:
         segment = block
-        if segment is self._active:
-            offsets: Any = segment.offsets
-            if offsets.get(i) >= segment.written:
+        active = self._active
+        if active is not None and segment is active:
+            offsets: Any = active.offsets
+            if offsets.get(i) >= active.written:
                 self.hand_over()
         self.reader.fill(segment, i, record)
         if record.kind != MESSAGE and not self.replaying:
@@ -1039,7 +1042,7 @@ class FileLog(Log):
         segment = block
         seq = segment.base + i
         if erase:
-            self._removed_ranges.append([seq, 1])
+            self._note_removed(seq, 1)
             self._erase(segment, i)
         if segment.closed:
             segment.bury(i)
@@ -1066,7 +1069,12 @@ class FileLog(Log):
         if ranges and ranges[-1][0] + ranges[-1][1] == first:
             ranges[-1][1] += count
         else:
-            ranges.append([first, count])
+            self._note_removed(first, count)
+
+    def _note_removed(self, first: _int, count: _int) -> None:
+        if self._removed_ranges is None:
+            self._removed_ranges = []
+        self._removed_ranges.append([first, count])
 
     def _erase(self, segment: Segment, i: _int) -> None:
         """Destroy a message's bytes; the record stays whole, so that the next one is found."""
@@ -1131,12 +1139,11 @@ class FileLog(Log):
         # The front, which goes with the same batch, tells of all below the first segment.
         if segment.removed_ranges and self.blocks and self.blocks[0].base < segment.base:
             needed = self.neighbours().needed(bytes(segment.removed_ranges), segment.base)
-            self._removed_ranges.extend(
-                [first, count] for first, count in RANGE.iter_unpack(needed)
-            )
+            for first, count in RANGE.iter_unpack(needed):
+                self._note_removed(first, count)
         self._recorded_first = 0  # the front may stand in its records alone: record it again
         self.reader.forget(segment)
-        self._emptied.append(segment)
+        self._emptied += (segment,)
         self._going.append(Going(segment.base, segment.as_of, segment.path))
         self.dir_dirty = True
 
@@ -1153,7 +1160,7 @@ class FileLog(Log):
             self.prepare_sync()
             if self._carried is not None:
                 self._sync_carried(self._carried)
-            for batch in list(self._batches):  # also what is on its way, or waits for its interval
+            for batch in self._batches:  # also what is on its way, or waits for its interval
                 batch.run()
                 self.finish_sync(batch)
             self.do_jobs()

@@ -125,18 +125,16 @@ class PatternTrie:
         size = len(subject)
         any_last = n > 1
         decided = 1  # so many tokens made a difference; with none at all, there still must be one
-        # Branches that a `*` opened, each behind its depth and where its token begins; mostly
-        # there are none.
-        todo: list[Any] | None = None
+        # Branches that a `*` opened, each with its depth and where its token begins; mostly there
+        # are none.
+        todo: list[tuple[int, int, _Node]] | None = None
         node: _Node | None = self._root
         depth = start = 0
         while True:
             if node is None:
                 if not todo:
                     break
-                node = todo.pop()
-                start = todo.pop()
-                depth = todo.pop()
+                depth, start, node = todo.pop()
             if depth == n:
                 if node.values is not None:
                     _gather(found, node.values)
@@ -161,9 +159,7 @@ class PatternTrie:
                 else:
                     if todo is None:
                         todo = []
-                    todo.append(depth + 1)
-                    todo.append(end + 1)
-                    todo.append(node.star)
+                    todo.append((depth + 1, end + 1, node.star))
             node = child
             depth += 1
             start = end + 1

@@ -46,7 +46,7 @@ class PrefixCache:
         self._recent = b""  # the key in `_by_last` that was found last; b"" for none ...
         self._recent_value: Any = None  # ... and what it stands for
         self._recent_ack = b""  # the same for an acknowledgement, in `_by_first`
-        self._recent_ack_value: Any = None
+        self._recent_ack_value: object = None
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._by_last) + len(self._by_first)
@@ -74,7 +74,7 @@ class PrefixCache:
                 found = self._by_first.get(view[: self._ends[1]])
         return found
 
-    def _of_ack(self, subject: bytes) -> Any:
+    def _of_ack(self, subject: bytes) -> object:
         """What holds for an acknowledgement, which `_look_at` has seen."""
         end = self._ends[self._first_tokens(subject) - 1]
         if end == len(self._recent_ack) and begins_with(subject, 0, self._recent_ack):

@@ -310,7 +310,7 @@ class Account:
         return 0
 
 
-def _sorted_out(members: list[Any]) -> Route:
+def _sorted_out(members: list[Service | Subscription]) -> Route:
     """A route to all that a subject has been found to match."""
     plain: list[Subscription] = []
     services: list[Service] = []

@@ -12,7 +12,7 @@ from slipstream.engine.commit.not_yet import NotYetError
 from slipstream.engine.commit.state_commit import StateCommit
 from slipstream.engine.loop.clock import Clock
 from slipstream.engine.loop.meter import Meter
-from slipstream.engine.loop.timers import Timers
+from slipstream.engine.loop.timers import Delay, Timers
 from slipstream.engine.loop.turn import Turn
 from slipstream.engine.protocol.group import Group
 from slipstream.engine.protocol.options import EngineOptions
@@ -37,6 +37,7 @@ class Host(Protocol):
 
     clock: Clock
     timers: Timers
+    saves: Delay
     turn: Turn
     meter: Meter
     random: Random
