@@ -134,6 +134,14 @@ def test_a_pattern_as_deep_as_a_request_allows_is_no_danger(token: bytes) -> Non
     assert trie.remove(deep, deep)
 
 
+ACK_PATTERNS = [b"$JS.ACK.S.C.>", b"$JS.ACK.S.D.>", b"$JS.ACK.S.C.1.>", b"$JS.ACK.*.C.>", b"$JS.>"]
+ACKS = [
+    b"$JS.ACK.S.%b.%b" % (consumer, rest)
+    for consumer in (b"C", b"D")
+    for rest in (b"1.7.7.9.0", b"2.7.7.9.0", b"1.7.7.9.0.x.y", b"1..7.9.0", b"1", b"")
+]
+
+
 class CachedMatches(RuleBasedStateMachine):
     """A cache before a trie answers as the naive matcher does, whatever comes and goes."""
 
@@ -148,6 +156,14 @@ class CachedMatches(RuleBasedStateMachine):
         self.kept.append(pattern)
         self.trie.insert(pattern, pattern)
         self.cache.forget(pattern)
+
+    @rule(pattern=st.sampled_from(ACK_PATTERNS))
+    def subscribe_to_acknowledgements(self, pattern: bytes) -> None:
+        self.subscribe(pattern)
+
+    @rule(subjects=st.lists(st.sampled_from(ACKS), min_size=1, max_size=6))
+    def acknowledge(self, subjects: list[bytes]) -> None:
+        self.publish(subjects)
 
     @precondition(lambda self: self.kept)
     @rule(at=st.integers(0, 100))
@@ -190,6 +206,15 @@ def test_one_entry_serves_all_acknowledgements_of_a_consumer() -> None:
     assert found_after_one_match(b"$JS.ACK.S.C.>", short % 1, short % 2) == [True]
     assert found_after_one_match(b"$JS.ACK._.hash.S.C.>", long % 1, long % 2) == [True]
     assert found_after_one_match(b"$JS.ACK.S.C.>", short % 1, b"$JS.ACK.S.D.1.7.7.123.0") == [False]
+
+
+def test_the_consumer_that_was_acknowledged_last_is_forgotten_with_its_interest() -> None:
+    trie, cache = trie_of(b"$JS.ACK.S.C.>"), PrefixCache()
+    ack = b"$JS.ACK.S.C.%d.7.7.123.0"
+    cache.put(ack % 1, trie.match(ack % 1), trie)
+    assert cache.get(ack % 2) == cache.get(ack % 3) == [b"$JS.ACK.S.C.>"]
+    cache.forget(b"$JS.ACK.S.C.>")
+    assert cache.get(ack % 4) is None
 
 
 def test_one_entry_serves_a_stream_that_takes_everything_below_a_token() -> None:
