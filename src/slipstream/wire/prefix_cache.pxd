@@ -22,7 +22,7 @@ cdef class PrefixCache:
     cdef bytes _recent_ack
     cdef object _recent_ack_value
 
-    @cython.locals(view="const unsigned char *", key=bytes)
+    @cython.locals(view="const unsigned char *", key=bytes, is_ack=bint)
     cpdef object get(self, bytes subject)
     @cython.locals(view="const unsigned char *", key=bytes, end=Py_ssize_t)
     cdef object _of_ack(self, bytes subject)

@@ -55,7 +55,8 @@ class PrefixCache:
         """The value that holds for `subject`; None if there is none."""
         if self._is_as_recent(subject):
             return self._recent_value
-        if begins_with(subject, 0, _ACK) and self._look_at(subject) > ACK_TOKENS_V1:
+        is_ack = len(subject) > len(_ACK) and begins_with(subject, 0, _ACK)
+        if is_ack and self._look_at(subject) > ACK_TOKENS_V1:
             return self._of_ack(subject)
         found = self._exact.get(subject)
         if found is not None:
