@@ -112,7 +112,8 @@ fuzz: $(VENV)/.fuzz build
 # What works on raw memory, and what hands it bytes that somebody else has chosen.
 SANITIZED_TESTS = tests/wire tests/log tests/archive tests/client/arrow/test_columns.py \
 	tests/client/arrow/test_row_block.py tests/client/object_store/test_object_bytes.py \
-	tests/engine/consumers/test_pending.py tests/engine/test_hostile_input.py tests/engine/test_promises.py
+	tests/engine/consumers/test_numbers.py tests/engine/consumers/test_pending.py \
+	tests/engine/test_hostile_input.py tests/engine/test_promises.py
 SANITIZED_TARGETS = archive arrow buffers client_frames columns headers leaf_frames records recovery \
 	server_frames
 

@@ -89,15 +89,14 @@ class Compactor:
 
     def draw_up(self) -> "list[CompactionJob]":
         """What is to run once this batch is durable, in which all removals are told."""
-        if self._job is not None or not self._log.sparse or self._log.reader.held:
-            return []
         log = self._log
-        segment, *others = self._log.sparse
-        self._log.sparse = tuple(others)
+        if self._job is not None or not log.sparse or log.reader.held:
+            return []
+        segment, log.sparse = log.sparse[0], log.sparse[1:]
         if segment.live == 0 or segment not in log.blocks:
             return []
         if not segment.footed:
-            self._log.sparse += (segment,)
+            log.sparse += (segment,)
             return []
         most = segment.base + segment.places - max(segment.base, log.first_seq)
         if segment.live * 2 > most:  # it empties from the front, and will go as a whole
@@ -107,7 +106,7 @@ class Compactor:
             if segment.ids is None:
                 log.reader.load(segment)
         except OSError:
-            self._log.sparse += (segment,)  # later, when the disk can be read
+            log.sparse += (segment,)  # later, when the disk can be read
             return []
         draft = FooterDraft.of(segment, log.subjects, log.active_base())
         self._job = CompactionJob(log, segment, draft, log.neighbours(), self._done)

@@ -334,9 +334,6 @@ class ConsumerLife:
             consumer.unsaved = True
             self.changed()
             return
-        if not is_large and not self._waiting and not consumer.took_removals:
-            self._keep_alone(content)
-            return
         waiting, self._waiting = self._waiting, []
         consumer.unsaved = False
         if consumer.took_removals:
@@ -346,16 +343,6 @@ class ConsumerLife:
             consumer.stream.when_durable(lambda error: self._keep_position(content, waiting))
         else:
             self._keep_position(content, waiting)
-
-    def _keep_alone(self, content: bytes) -> None:
-        """Have an encoded state kept that nobody waits for, and that waits for nothing: of
-        thousands that each acknowledge something, nearly all are."""
-        consumer = self.consumer
-        consumer.unsaved = False
-        try:
-            consumer.stream.js.state.keep(consumer.store.state, content)
-        except (OSError, StorageError) as error:
-            self._saved([], error)
 
     def _keep_position(self, content: bytes, waiting: list[Waiting]) -> None:
         """Have an encoded state kept; those who wait are answered then."""

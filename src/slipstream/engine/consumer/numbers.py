@@ -15,8 +15,10 @@ class Numbers:
         self.size = size
 
     def take(self, packed: bytes) -> None:
-        """Begin with those of `packed`, of which there are no more than `size`."""
+        """Begin with those of `packed`. Raises ValueError if there are more than `size`."""
         count = len(packed) // 8
+        if count > self.size:
+            raise ValueError("more numbers than there is room for")
         self.data[:count] = array("q", packed[: 8 * count])
 
     def pack(self) -> bytes:
