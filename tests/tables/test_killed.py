@@ -156,13 +156,19 @@ def log_of(folder: Path) -> Path:
     return folder.with_suffix(".log")
 
 
+def wait_for_commits(writer: "subprocess.Popen[str]", folder: Path, commits: int) -> None:
+    """Return when it has said so many commits more."""
+    assert writer.stdout is not None
+    for _ in range(commits):
+        assert writer.stdout.readline(), log_of(folder).read_text()
+
+
 def kill_after_commits(
     writer: "subprocess.Popen[str]", folder: Path, commits: int, seconds: float
 ) -> None:
     """Kill it so long after so many commits."""
+    wait_for_commits(writer, folder, commits)
     assert writer.stdout is not None
-    for _ in range(commits):
-        assert writer.stdout.readline(), log_of(folder).read_text()
     try:
         writer.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -210,9 +216,10 @@ async def test_processes_killed_again_and_again_leave_each_message_one_place(
             writer.kill()
         if life in (1, 3):
             writer = start_writer(mortal_server.url, folder, kind)
-            mortal_server.kill()
-            mortal_server.revive()
             try:
+                await asyncio.to_thread(wait_for_commits, writer, folder, 1)
+                mortal_server.kill()
+                mortal_server.revive()
                 await asyncio.to_thread(kill_after_commits, writer, folder, 2, 0.0)
             finally:
                 writer.kill()
