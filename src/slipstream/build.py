@@ -72,6 +72,8 @@ COMPILED_MODULES: tuple[str, ...] = (
     "slipstream.engine.consumer.delivery",
     "slipstream.engine.consumer.consumer",
     "slipstream.engine.consumer.acks",
+    "slipstream.engine.consumer.state",
+    "slipstream.engine.consumer.life",
     "slipstream.engine.consumer.pull",
     "slipstream.engine.consumer.push",
     "slipstream.engine.sourcing.feed",

@@ -18,9 +18,8 @@ from slipstream.engine.commit.state_commit import CONTENT_BYTES_MAX
 from slipstream.engine.consumer.events import advise
 from slipstream.engine.consumer.letter import MAX_DELIVER
 from slipstream.engine.consumer.letter_box import LetterBox, LetterRefusedError
-from slipstream.engine.consumer.pending import DUE
+from slipstream.engine.consumer.pending import DUE, PENDING_SIZE
 from slipstream.engine.consumer.redelivery import advise_terminated, vanished
-from slipstream.engine.consumer.state import PENDING_SIZE
 from slipstream.errors import StorageError
 from slipstream.log.record import Record
 from slipstream.model.durations import SECOND

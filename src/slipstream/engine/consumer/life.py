@@ -46,6 +46,23 @@ Waiting = tuple[Callable[[], None], Callable[[Exception], None] | None]
 class ConsumerLife:
     """The timer and the files of one consumer."""
 
+    # Of thousands of consumers, dictionaries would be as many objects for the garbage collector.
+    __slots__ = (
+        "_forsaken",
+        "_rests_until",
+        "_save_is_due",
+        "_saving",
+        "_timers",
+        "_to_come",
+        "_waiting",
+        "_waits_for_stream",
+        "_was_ahead",
+        "_writes_large",
+        "consumer",
+        "out_until",
+        "restored_at",
+    )
+
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self._timers = consumer.engine.timers

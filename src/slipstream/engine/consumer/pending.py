@@ -17,6 +17,7 @@ _int = int  # the name `int` in a compiled module's annotations is a C type
 DUE: _int = -1  # instead of a deadline: waits to be delivered again
 _GONE = -2  # instead of a deadline: settled
 ROWS_MIN = 16  # that there is room for at first
+PENDING_SIZE = 32  # bytes of one message in what `PendingMessages.pack` gives
 
 
 class PendingMessages:
@@ -208,7 +209,7 @@ class PendingMessages:
 
     def unpack(self, data: bytes) -> None:
         """Add what `pack` gave. Raises ValueError if it is not whole."""
-        if len(data) % 32:
+        if len(data) % PENDING_SIZE:
             raise ValueError("each message has four numbers of eight bytes")
         rows = Numbers(len(data) // 8)
         rows.take(data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slipstream.engine.consumer.config import AT_CREATION, ConsumerConfig
-from slipstream.engine.consumer.pending import DUE
+from slipstream.engine.consumer.pending import DUE, PENDING_SIZE
 from slipstream.errors import CorruptionError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ VERSION = 2
 # version, when the consumer was created, delivered (consumer, stream, at), floor (consumer, stream,
 # at), next sequence, counts of: pending, redelivered, initial
 _HEAD = struct.Struct("<BQQQQQQQQIII")
-PENDING_SIZE = 32
 _REDELIVERED = struct.Struct("<QQ")
 _SEQUENCE = struct.Struct("<Q")
 
