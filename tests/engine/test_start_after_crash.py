@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from slipstream.model.durations import SECOND
-from slipstream.testing.driver import Driver
+from slipstream.testing.driver import APPLIED_FIRST, Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 STREAMS = 20
@@ -86,3 +86,71 @@ def test_the_limits_hold_wherever_the_end_of_the_log_was_torn(
         again = Driver(disk).start().client().api("STREAM.INFO.K")["state"]
         assert (again["messages"], again["last_seq"]) == (state["messages"], state["last_seq"])
     assert len(seen) > 1
+
+
+def test_small_files_are_left_to_the_first_checkpoint() -> None:
+    disk = SimulatedDisk(Random(1))
+    client = Driver(disk).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    names = [f"c{n:02}" for n in range(20)]
+    for name in names:
+        client.api(f"CONSUMER.CREATE.S.{name}", durable(name))
+    disk.crash()
+    for _ in range(2):  # what was left once may be left again
+        driver = Driver(disk).start()
+        assert driver.client().api("CONSUMER.NAMES.S")["consumers"] == names
+        assert len(disk.files("meta.0")) <= APPLIED_FIRST + 1  # another one at the next start
+        disk.crash()
+    driver = Driver(disk).start()
+    driver.client().api("CONSUMER.DELETE.S.c07")
+    driver.advance(5 * SECOND)
+    there = [path.split("/")[-2] for path in disk.files("meta.0") if "/consumers/" in path]
+    assert sorted(there) == sorted(set(names) - {"c07"})
+    disk.crash()
+    survivor = Driver(disk).start().client()
+    assert survivor.api("CONSUMER.NAMES.S")["consumers"] == [n for n in names if n != "c07"]
+
+
+def durable(name: str) -> dict[str, object]:
+    """The request for a consumer that is kept."""
+    config = {"durable_name": name, "ack_policy": "explicit"}
+    return {"stream_name": "S", "config": config}
+
+
+def pulled(client: Client, consumer: str) -> list[Message]:
+    """What a consumer of S has now, up to five messages."""
+    client.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{consumer}", b"5", client.inbox)
+    return client.take()
+
+
+def test_a_position_that_was_left_never_passes_over_messages_that_came_later() -> None:
+    """Its stream has lost what it had delivered, and gives those sequences to others."""
+    lost = 0
+    for seed in range(8):
+        disk = SimulatedDisk(Random(seed))
+        driver = Driver(disk).start()
+        client = driver.client()
+        config = {"name": "S", "subjects": ["s"], "persist_mode": "async"}
+        client.api("STREAM.CREATE.S", config)
+        for name in ("a", "b", "c"):
+            client.api(f"CONSUMER.CREATE.S.{name}", durable(name))
+        driver.advance(5 * SECOND)
+        for _ in range(5):
+            client.store("s")
+        for name in ("a", "b", "c"):
+            assert len(pulled(client, name)) == 5
+        driver.advance(SECOND // 4)  # the positions are durable, and the messages are not
+        disk.crash()
+        driver = Driver(disk, now=driver.clock.now + SECOND).start()
+        client = driver.client()
+        left = client.api("STREAM.INFO.S")["state"]["last_seq"]
+        lost += left < 5
+        for _ in range(5):
+            client.store("s")
+        driver.advance(3 * SECOND)
+        disk.crash()
+        survivor = Driver(disk, now=driver.clock.now + SECOND).start().client()
+        state = survivor.api("CONSUMER.INFO.S.c")
+        assert state["delivered"]["stream_seq"] == left, seed
+        assert state["num_pending"] == 5, seed
+    assert lost

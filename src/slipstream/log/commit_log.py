@@ -282,6 +282,11 @@ class CommitLog:
         self._erases = bool(outcome.writes)  # there was no time for that, perhaps
         return outcome
 
+    def may_repeat(self, records: Iterable[Record]) -> bool:
+        """Whether the first entry has room for the contents among what was read, so that they may
+        be `retain`ed."""
+        return self._fits(sum(record.size for record in records if record.kind == KEEP))
+
     def begin(self) -> None:
         """All that the log held is applied, unless something was `retain`ed: say so in it, durably;
         on a full disk, once there is space. Blocks; raises OSError, `StorageError`."""
@@ -291,7 +296,7 @@ class CommitLog:
             self._salt = self._new_salt()
             self._version = VERSION
         file.truncate(self._size)  # what may be torn after it goes
-        if self._unapplied:
+        if self._unapplied and not self._repeat_retained():
             self._applied = self._floor - 1
             self._write_again()
             self._read = []
@@ -313,6 +318,15 @@ class CommitLog:
         self._reserve_early()
         if self._version < VERSION and self._is_other_free():
             self._turn()
+
+    def _repeat_retained(self) -> bool:
+        """Have the first entry repeat what was retained, so that nothing before it is needed; False
+        if there is more than contents, or no room for them."""
+        changes = list(self._unapplied.values())
+        if any(one.record.kind != KEEP for one in changes) or not self._repeat(changes):
+            return False
+        self._unapplied = {}
+        return True
 
     def _write_again(self) -> None:
         """What was read may be in the system's memory alone and, after a sync that failed, taken
@@ -344,7 +358,7 @@ class CommitLog:
             return False
 
     def retain(self, kept: Kept, record: Record) -> None:
-        """What the log has of an earlier process could not be applied: a checkpoint tries again."""
+        """What the log has of an earlier process was not applied: a checkpoint sees to it."""
         _put(self._unapplied, Change(self.next_number(), kept, record))
 
     # -- changes ---------------------------------------------------------------------------------

@@ -479,12 +479,14 @@ def _entries(disk: Disk, path: str) -> Iterator[str]:
 
 
 class Late:
-    """What the disk refused when the store was opened: it is in the commit log still."""
+    """What the disk refused when the store was opened, or was not given then: it is in the commit
+    log still."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self.configurations: dict[str, ConfigurationFile] = {}  # that have something to come
-        self.positions: dict[str, TwinFile] = {}
+        self._configurations: dict[str, ConfigurationFile] = {}  # that have something to come
+        self._by_place: dict[str, list[ConfigurationFile]] = {}  # by where their owners lie
+        self._positions: dict[str, TwinFile] = {}
         self.unwritten: dict[str, Exception] = {}  # logs of streams that lack bytes, and why
         # What the commit log knows to be durable in the logs of streams that were not opened yet.
         self.references: dict[str, list[Reference]] = {}
@@ -495,13 +497,23 @@ class Late:
 
     def configuration(self, path: str) -> ConfigurationFile:
         """The file at `path`, with what is to come to it."""
-        found = self.configurations.get(path)
+        found = self._configurations.get(path)
         return ConfigurationFile(self._disk, path) if found is None or found.retired else found
 
     def position(self, path: str) -> TwinFile:
         """The position of a consumer at `path`, with what is to come to it."""
-        found = self.positions.get(path)
+        found = self._positions.get(path)
         return TwinFile(self._disk, path) if found is None or found.retired else found
+
+    def expect(self, kept: TwinFile | ConfigurationFile, content: bytes) -> None:
+        """A file is to have this content."""
+        kept.expect(content)
+        if isinstance(kept, TwinFile):
+            self._positions[kept.path] = kept
+        else:
+            self._configurations[kept.path] = kept
+            place = os.path.dirname(os.path.dirname(kept.path))
+            self._by_place.setdefault(place, []).append(kept)
 
     def remove(self, removal: Removal) -> None:
         """A directory is to go."""
@@ -518,10 +530,9 @@ class Late:
 
     def names_in(self, directory: str) -> Iterator[str]:
         """Directories that are to come in `directory`."""
-        for path, configuration in self.configurations.items():
-            above, name = os.path.split(os.path.dirname(path))
-            if above == directory and not configuration.retired and configuration.to_come:
-                yield name
+        for configuration in self._by_place.get(directory, ()):
+            if not configuration.retired and configuration.to_come:
+                yield os.path.basename(os.path.dirname(configuration.path))
 
 
 class ConsumerStore:
@@ -552,6 +563,7 @@ class ConsumerStore:
     def drop(self) -> None:
         """Remove what an ephemeral consumer has left; what the disk does not let go has its name
         until the next start. Blocks."""
+        self.retire()  # nor does anything come of it
         try:
             self.discard()
         except OSError:
@@ -839,7 +851,9 @@ class Store:
     `log_bytes` each of the commit log's two files. That is in `log_dir`, or in the store directory.
     So many `threads` open logs.
 
-    What the commit log holds is applied first. Blocks; raises OSError, `StorageError`.
+    What the commit log holds is applied first. Of small files, of which thousands take seconds,
+    these are `applied_first`, unless that is None; the first checkpoint sees to the others. Blocks;
+    raises OSError, `StorageError`.
     """
 
     def __init__(
@@ -851,6 +865,7 @@ class Store:
         log_bytes: int = FILE_BYTES,
         log_dir: str = "",
         threads: int = 1,
+        applied_first: int | None = None,
     ) -> None:
         self.disk = disk
         self._threads = threads
@@ -865,6 +880,9 @@ class Store:
         if self.lost:
             report_damage(disk, f"{len(self.lost)} entries of the commit log are damaged")
         self._late = Late(disk)
+        self._left_to_apply = len(replayed.changes)
+        if applied_first is not None and self.commit_log.may_repeat(replayed.changes):
+            self._left_to_apply = applied_first
         touched = Touched()
         known: dict[str, int] = {}
         self._bring_back(replayed.changes, touched)
@@ -940,8 +958,8 @@ class Store:
         return StreamStore(self.disk, path, self._cache, self._segment_bytes, self._late)
 
     def _apply(self, path: str, record: Record, touched: Touched) -> None:
-        """Apply what the commit log held of an earlier process. What the disk does not take now
-        stays in the log, and counts when it is loaded."""
+        """Apply what the commit log held of an earlier process. What the disk does not take now, or
+        is not given, stays in the log, and counts when it is loaded."""
         if record.kind == REMOVE:
             created = record.stream_created if path == self._stream_of(path) else 0
             removal = Removal(LeavingDirectory(self.disk, path, created), record.stream_created)
@@ -962,19 +980,26 @@ class Store:
         try:
             if late.is_removed(directory):
                 raise StorageError(f"{directory} has to be removed first")
-            if directory == self._stream_of(path) and not self.disk.exists(directory):
-                stream = self._stream_at(directory)
-                stream.belongs_to(record.stream_created)
-                stream.make()
+            if directory == self._stream_of(path):
+                self._make_durable(directory, record.stream_created, touched)
+            self._left_to_apply -= 1
+            if self._left_to_apply < 0:
+                raise StorageError(f"{path} is left to a checkpoint")
             kept.apply(record.content, touched)
         except (OSError, StorageError):
-            kept.expect(record.content)
+            late.expect(kept, record.content)
             kept.stream_created = record.stream_created
-            if isinstance(kept, TwinFile):
-                late.positions[path] = kept
-            else:
-                late.configurations[path] = kept
             self.commit_log.retain(kept, record)
+
+    def _make_durable(self, directory: str, created: int, touched: Touched) -> None:
+        """Have the directory of a stream, which its log takes for durable from then on. Raises
+        OSError, `StorageError`."""
+        if not self.disk.exists(directory):
+            stream = self._stream_at(directory)
+            stream.belongs_to(created)
+            stream.make()
+        touched.directories[os.path.dirname(directory)] = None
+        touched.directories[directory] = None
 
     def _remove_later(self, path: str, created: int) -> None:
         """The disk does not let go of the directory of a stream that was created then: a checkpoint

@@ -39,6 +39,7 @@ RunGathered = Callable[[Callable[[], None]], "Future[None]"]
 # In a group a batch waits for other servers, and the disk is idle meanwhile. So a second batch
 # follows it from here on: half of what a client has outstanding with 1,000 messages of 128 bytes.
 GROUP_QUEUED_BYTES_MIN = 64 * 1024
+APPLIED_FIRST = 32  # small files that a start writes; the first checkpoint sees to the others
 OPENING_THREADS = 16  # open logs at a start, where each of them waits for the disk
 
 
@@ -94,7 +95,10 @@ class Runtime:
         is named. Blocks."""
         if self._lock is None:
             self._lock = DirectoryLock(directory)
-        self.store = Store(OsDisk(), directory, log_dir=log_dir, threads=OPENING_THREADS)
+        self.store = Store(
+            OsDisk(), directory, log_dir=log_dir, threads=OPENING_THREADS,
+            applied_first=APPLIED_FIRST,
+        )  # fmt: skip
         return self.store
 
     def open_group_store(

@@ -35,6 +35,7 @@ from slipstream.log.stream_store import Store
 from slipstream.model.durations import SECOND
 from slipstream.wire.headers import fields, status
 
+APPLIED_FIRST = 1  # small files that a start writes: a life has few, and some are to be left
 BEGIN = 1_700_000_000 * SECOND
 TURNS_MAX = 100_000  # of the engine without an end: it is busy with itself
 CONNECT = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
@@ -396,7 +397,10 @@ class Driver:
         self.gathers = False  # whether the next turns leave what they stored to a later one
         self.store: Store | None = None
         if disk is not None:
-            self.store = Store(disk, root, segment_bytes=segment_bytes, log_bytes=log_bytes)
+            self.store = Store(
+                disk, root, segment_bytes=segment_bytes, log_bytes=log_bytes,
+                applied_first=APPLIED_FIRST if group is None else None,
+            )  # fmt: skip
 
     def start(self, **limits: Any) -> "Driver":
         """Start JetStream; `limits` are `AccountJetStreamLimits` of the default account."""

@@ -228,6 +228,8 @@ def _lose_what_was_delivered(stream: "Stream", consumers: list[Consumer]) -> Non
 def _save_at_once(consumer: Consumer) -> None:
     """Save a position that was moved back, before other messages get the sequences above it."""
     try:
+        if consumer.store.state.to_come is not None:  # an older one, which must not come later
+            consumer.stream.js.state.apply_all()
         consumer.store.state.save(encode_state(consumer), sync=True)
     except (Error, OSError) as error:
         name = f"consumer '{consumer.stream.name} > {consumer.name}'"
