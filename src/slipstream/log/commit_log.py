@@ -507,6 +507,15 @@ class CommitLog:
         if self._is_other_free():
             self._turn()
 
+    @property
+    def share(self) -> int:
+        """Bytes of changes that one of those who share an entry may have without crowding it."""
+        return (self._file_bytes - HEAD_SIZE) // REPEATED_SHARE
+
+    def bytes_of(self, kept: Kept, size: int) -> int:
+        """What content of so many bytes takes in an entry, at the most."""
+        return Record(KEEP, kept.stream_created, kept.path, b"").size + size
+
     def has_room(self, size: int) -> bool:
         """Whether a change with `size` bytes of content fits into the next entry."""
         size += self.unwritten() + self._references_room

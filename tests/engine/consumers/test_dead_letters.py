@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from slipstream.errors import DiskFullError
-from slipstream.testing.driver import Driver, Message
+from slipstream.log.commit_log import FILE_BYTES
+from slipstream.testing.driver import Driver, Message, encode
 from slipstream.testing.simulated_disk import SimulatedDisk
 
 SECOND = 1_000_000_000
@@ -26,8 +27,10 @@ class Desk:
         disk: SimulatedDisk | None = None,
         source: dict[str, Any] | None = None,
         target: dict[str, Any] | None = None,
+        log_bytes: int = FILE_BYTES,
     ) -> None:
         self.disk = disk or SimulatedDisk(Random(1))
+        self.log_bytes = log_bytes
         self.pulls = 0
         self.start()
         self.make("S", subjects=["s.>"], **(source or {}))
@@ -35,7 +38,7 @@ class Desk:
 
     def start(self) -> None:
         """A server on what the disk has."""
-        self.driver = Driver(self.disk).start()
+        self.driver = Driver(self.disk, log_bytes=self.log_bytes).start()
         self.client = self.driver.client()
 
     def crash(self) -> None:
@@ -486,6 +489,21 @@ def test_many_at_once_are_all_stored_once() -> None:
     numbers = sorted(int(m.fields["Slipstream-Dead-Sequence"]) for m in desk.letters())
     assert numbers == list(range(1, 1501))
     assert desk.messages() == 0
+
+
+def test_the_positions_of_many_consumers_need_not_fit_into_one_entry() -> None:
+    desk = Desk(log_bytes=64 * 1024)
+    names = [f"c{n}" for n in range(60)]
+    for name in names:
+        desk.consumer(name)
+    for _ in range(40):
+        desk.client.publish("s.a", b"x")
+    out = [desk.pull(name, batch=40) for name in names]
+    desk.client.send(b"".join(encode(messages[7].reply, b"+TERM") for messages in out))
+    desk.driver.advance(3 * SECOND)
+    assert sorted(m.fields["Slipstream-Dead-Consumer"] for m in desk.letters()) == sorted(names)
+    desk.crash()
+    assert [desk.info(name)["num_ack_pending"] for name in names] == [39] * len(names)
 
 
 def test_a_failed_disk_of_the_target_keeps_the_message() -> None:

@@ -187,13 +187,18 @@ class DeadLetters:
             size += record.end - record.header_start
         self.problem = ""
 
+    @property
+    def position_size(self) -> int:
+        """Bytes of the consumer's position, about."""
+        consumer = self.consumer
+        left = len(consumer.initial) - consumer.initial_at
+        return PENDING_SIZE * len(consumer.pending) + 16 * len(consumer.redelivered) + 8 * left
+
     def _check_position(self) -> None:
         """The position goes into the commit log with each dead letter. Raises
         `LetterRefusedError`."""
-        consumer = self.consumer
-        left = len(consumer.initial) - consumer.initial_at
-        size = PENDING_SIZE * len(consumer.pending) + 16 * len(consumer.redelivered) + 8 * left
-        if consumer.store is not None and size > CONTENT_BYTES_MAX * 3 // 4:
+        size = self.position_size
+        if self.consumer.store is not None and size > CONTENT_BYTES_MAX * 3 // 4:
             raise LetterRefusedError(
                 f"the consumer's position has {size} bytes, which is more than one commit takes; "
                 "it shrinks as messages are acknowledged"

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 COMMIT_AGAIN_NS = SECOND // 10
 TRIES_MAX = 10  # to commit; then what is stored is taken back
-RECORD_ROOM = 4096  # bytes that a position takes in the commit log beside itself, at the most
 
 
 class LetterRefusedError(Error):
@@ -222,14 +221,29 @@ class LetterBox:
             return
         stream = self._stream
         durable = stream.log.durable_seq if stream.store is not None else stream.log.last_seq
-        ready = []
-        while self._stored and self._stored[0].seq <= durable:
-            ready.append(self._stored.popleft())
-        if ready:
-            self._committing = ready
+        self._committing = self._take(durable)
+        if self._committing:
             self._commit()
         elif stream.ack_at_once:
             self._again_later()
+
+    def _take(self, durable: int) -> list[_Stored]:
+        """The first of what is stored up to a sequence: as many as one entry of the commit log has
+        room for the positions of."""
+        taken: list[_Stored] = []
+        owners: set[DeadLetters] = set()
+        size = 0
+        while self._stored and self._stored[0].seq <= durable:
+            owner = self._stored[0].owner
+            store = owner.consumer.store
+            if owner not in owners and store is not None:
+                owners.add(owner)
+                log = self._stream.js.state.log
+                size += log.bytes_of(store.state, owner.position_size)
+                if taken and size > log.share:
+                    break
+            taken.append(self._stored.popleft())
+        return taken
 
     def _again_later(self) -> None:
         if self._timer is None:
@@ -294,7 +308,12 @@ class LetterBox:
         if any(one.life.has_late_position for one in kept):
             self._again_later()
             return
-        size = RECORD_ROOM + sum(len(encode_state(one)) + RECORD_ROOM for one in kept)
+        subjects = [*self._counted.subjects, *sorted(self._naming)]
+        last_seq = self._committing[-1].seq
+        counted = msgspec.json.encode(Counted(last_seq, subjects))
+        log = state.log
+        size = log.bytes_of(stream.store.letters, len(counted))
+        size += sum(log.bytes_of(one.store.state, len(encode_state(one))) for one in kept)
         try:
             state.make_room(size)
         except (OSError, StorageError) as error:
@@ -308,13 +327,11 @@ class LetterBox:
         self._is_under_way = True
         for one in self._committing:
             one.owner.settle(one.dying)
-        subjects = [*self._counted.subjects, *sorted(self._naming)]
-        self._kept_seq = self._committing[-1].seq
-        counted = Counted(self._kept_seq, subjects)
+        self._kept_seq = last_seq
         try:
             for consumer in kept:
                 state.keep(consumer.store.state, encode_state(consumer))
-            state.keep(stream.store.letters, msgspec.json.encode(counted), self._committed)
+            state.keep(stream.store.letters, counted, self._committed)
         except (OSError, StorageError) as error:  # the log has failed just now
             self._committed(error)
 
