@@ -1,9 +1,11 @@
 """A start after a crash with many streams that were in use: what it waits for the disk."""
 
+import errno
 from random import Random
 
 import pytest
 
+from slipstream.errors import StorageError
 from slipstream.model.durations import SECOND
 from slipstream.testing.driver import APPLIED_FIRST, Client, Driver, Message
 from slipstream.testing.simulated_disk import SimulatedDisk
@@ -111,9 +113,9 @@ def test_small_files_are_left_to_the_first_checkpoint() -> None:
     assert survivor.api("CONSUMER.NAMES.S")["consumers"] == [n for n in names if n != "c07"]
 
 
-def durable(name: str) -> dict[str, object]:
+def durable(name: str, **config: object) -> dict[str, object]:
     """The request for a consumer that is kept."""
-    config = {"durable_name": name, "ack_policy": "explicit"}
+    config = {"durable_name": name, "ack_policy": "explicit", **config}
     return {"stream_name": "S", "config": config}
 
 
@@ -123,8 +125,14 @@ def pulled(client: Client, consumer: str) -> list[Message]:
     return client.take()
 
 
-def test_a_position_that_was_left_never_passes_over_messages_that_came_later() -> None:
-    """Its stream has lost what it had delivered, and gives those sequences to others."""
+# Which consumers: those that have delivered all and have files, or new ones behind what there is.
+@pytest.mark.parametrize("policy", ["all", "new"])
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_position_that_was_left_never_passes_over_messages_that_came_later(
+    policy: str, refused: bool
+) -> None:
+    """Its stream has lost what it had delivered, and gives those sequences to others. What the disk
+    refuses of another stream does not matter."""
     lost = 0
     for seed in range(8):
         disk = SimulatedDisk(Random(seed))
@@ -132,16 +140,23 @@ def test_a_position_that_was_left_never_passes_over_messages_that_came_later() -
         client = driver.client()
         config = {"name": "S", "subjects": ["s"], "persist_mode": "async"}
         client.api("STREAM.CREATE.S", config)
-        for name in ("a", "b", "c"):
-            client.api(f"CONSUMER.CREATE.S.{name}", durable(name))
+        if policy == "all":
+            make_three(client, policy)
         driver.advance(5 * SECOND)
         for _ in range(5):
             client.store("s")
+        if policy == "new":
+            make_three(client, policy)
         for name in ("a", "b", "c"):
-            assert len(pulled(client, name)) == 5
+            assert len(pulled(client, name)) == (5 if policy == "all" else 0)
+        client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"]})
         driver.advance(SECOND // 4)  # the positions are durable, and the messages are not
         disk.crash()
-        driver = Driver(disk, now=driver.clock.now + SECOND).start()
+        driver = Driver(disk, now=driver.clock.now + SECOND)
+        if refused:
+            disk.fail("rename", 1)
+        driver.start()
+        disk.heal()
         client = driver.client()
         left = client.api("STREAM.INFO.S")["state"]["last_seq"]
         lost += left < 5
@@ -150,7 +165,81 @@ def test_a_position_that_was_left_never_passes_over_messages_that_came_later() -
         driver.advance(3 * SECOND)
         disk.crash()
         survivor = Driver(disk, now=driver.clock.now + SECOND).start().client()
-        state = survivor.api("CONSUMER.INFO.S.c")
-        assert state["delivered"]["stream_seq"] == left, seed
-        assert state["num_pending"] == 5, seed
+        for name in ("a", "b", "c"):
+            state = survivor.api(f"CONSUMER.INFO.S.{name}")
+            assert (state["num_pending"], seed) == (5, seed)
     assert lost
+
+
+def make_three(client: Client, policy: str) -> None:
+    """Consumers a, b and c of S."""
+    for name in ("a", "b", "c"):
+        client.api(f"CONSUMER.CREATE.S.{name}", durable(name, deliver_policy=policy))
+
+
+@pytest.mark.parametrize("harm", ["damaged", "lost"])
+def test_a_stream_that_cannot_be_read_keeps_its_name_for_consumers_that_were_left(
+    harm: str,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    driver.advance(5 * SECOND)
+    for name in ("a", "b", "c"):
+        client.api(f"CONSUMER.CREATE.S.{name}", durable(name))
+    client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"]})  # which the start writes
+    disk.crash()
+    for copy in (0, 1):
+        path = f"store/jetstream/$G/S/meta.{copy}"
+        if harm == "damaged":
+            disk.overwrite(path, 0, b"damaged!")
+        else:
+            disk.lose(path)
+    driver = Driver(disk, now=driver.clock.now + SECOND).start()
+    [problem] = driver.js.problems
+    assert "stream '$G > S' could not be recovered" in problem
+    answer = driver.client().api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    assert "could not be read" in answer["error"]["description"]
+
+
+def test_a_position_of_a_consumer_that_a_start_has_dropped_goes() -> None:
+    disk = SimulatedDisk(Random(1))
+    driver = Driver(disk).start()
+    client = driver.client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    config = {"name": "e", "ack_policy": "explicit", "inactive_threshold": 3600 * SECOND}
+    client.api("CONSUMER.CREATE.S.e", {"stream_name": "S", "config": config})
+    client.api("CONSUMER.CREATE.S.a", durable("a"))
+    client.store("s")
+    driver.advance(5 * SECOND)
+    for name in ("a", "e"):
+        assert pulled(client, name)
+    driver.advance(SECOND // 4)
+    disk.crash()
+    for copy in (0, 1):
+        disk.overwrite(f"store/jetstream/$G/S/ephemeral/e/meta.{copy}", 0, b"damaged!")
+    for _ in range(2):
+        driver = Driver(disk, now=driver.clock.now + SECOND).start()
+        disk.crash()
+    driver = Driver(disk, now=driver.clock.now + SECOND).start()
+    driver.advance(30 * SECOND)
+    assert driver.js.problems == []
+    assert driver.store is not None
+    assert driver.store.commit_log.is_applied()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENFILE])
+def test_a_log_that_cannot_be_begun_starts_no_server(code: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    client = Driver(disk).start().client()
+    client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    for name in ("a", "b", "c"):
+        client.api(f"CONSUMER.CREATE.S.{name}", durable(name))
+    disk.crash()
+    disk.fail("reserve", 1, OSError(code, "refused"))
+    with pytest.raises((OSError, StorageError), match="refused"):
+        Driver(disk)
+    disk.heal()
+    names = Driver(disk).start().client().api("CONSUMER.NAMES.S")["consumers"]
+    assert names == ["a", "b", "c"]

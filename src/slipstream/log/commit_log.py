@@ -296,7 +296,10 @@ class CommitLog:
             self._salt = self._new_salt()
             self._version = VERSION
         file.truncate(self._size)  # what may be torn after it goes
-        if self._unapplied and not self._repeat_retained():
+        repeats = self._repeat_retained()
+        if self.failed:
+            raise StorageError(self.failed)
+        if self._unapplied and not repeats:
             self._applied = self._floor - 1
             self._write_again()
             self._read = []
@@ -323,6 +326,8 @@ class CommitLog:
         """Have the first entry repeat what was retained, so that nothing before it is needed; False
         if there is more than contents, or no room for them."""
         changes = list(self._unapplied.values())
+        if not changes:
+            return True
         if any(one.record.kind != KEEP for one in changes) or not self._repeat(changes):
             return False
         self._unapplied = {}
@@ -940,7 +945,7 @@ class CommitLog:
         """
         self._refers_now = True
         while not self.is_applied():
-            self._write_all()
+            self.write_all()
             if self.failed:
                 raise StorageError(self.failed)
             begun = self._checkpoint  # what it met may be over by now: there is another one then
@@ -959,9 +964,11 @@ class CommitLog:
         is_long = sum(file.size() for file in self._files) > LEFT_MAX
         if (self._erases or is_long) and not self.failed:
             self._begin_anew()
-            self._write_all()
+            self.write_all()
 
-    def _write_all(self) -> None:
+    def write_all(self) -> None:
+        """Make durable what waits for an entry, as far as there is room. Nobody else may work on
+        it. Blocks. Never raises: `failed` says what the disk did not take."""
         while self._batches or not self.failed:
             batch = self._batches[0] if self._batches else self.prepare_sync()
             if batch is None:

@@ -667,7 +667,13 @@ class StreamStore:
         """Whether there may be messages or consumers."""
         if any(not name.endswith(SPARE) for name in self._disk.list(f"{self.path}/msgs")):
             return True
-        return any(self._disk.list(f"{self.path}/{part}") for part in ("consumers", "ephemeral"))
+        parts = ("consumers", "ephemeral")
+        return self._awaits_consumers() or any(self._disk.list(f"{self.path}/{x}") for x in parts)
+
+    def _awaits_consumers(self) -> bool:
+        """Whether files of consumers are still to come."""
+        parts = ("consumers", "ephemeral")
+        return any(True for part in parts for _ in self._late.names_in(f"{self.path}/{part}"))
 
     def leaving(self) -> LeavingDirectory:
         """Its directory, to be removed."""
@@ -732,6 +738,8 @@ class StreamStore:
         if self._late.is_removed(self.path):
             return False
         if any(name != "msgs" and not name.startswith(_CREATED) for name in names):
+            return True
+        if self._awaits_consumers():
             return True
         path = f"{self.path}/msgs"
         files = [name for name in self._disk.list(path) if not name.endswith(SPARE)]
@@ -973,6 +981,8 @@ class Store:
         is_position = path.endswith(("/state", "/letters"))
         kept = late.position(path) if is_position else late.configuration(path)
         directory = os.path.dirname(path)
+        if path.endswith("/state") and not self._is_to_be(directory):
+            return
         try:
             kept.load()
         except CorruptionError:
@@ -990,6 +1000,12 @@ class Store:
             late.expect(kept, record.content)
             kept.stream_created = record.stream_created
             self.commit_log.retain(kept, record)
+
+    def _is_to_be(self, directory: str) -> bool:
+        """Whether a consumer has a directory, or is to have one: configurations come first. An
+        ephemeral one whose configuration was damaged has been dropped by an earlier start."""
+        expected = self._late.configuration(f"{directory}/meta").to_come
+        return expected is not None or self.disk.exists(directory)
 
     def _make_durable(self, directory: str, created: int, touched: Touched) -> None:
         """Have the directory of a stream, which its log takes for durable from then on. Raises

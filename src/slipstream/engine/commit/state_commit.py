@@ -104,6 +104,16 @@ class StateCommit(Shared):
         finally:
             self._commit_later(done is not None or self.log.failed != "")
 
+    def keep_now(self, kept: Kept, content: bytes) -> None:
+        """Have `content` kept, durably on return. Nothing may be running on the disk's thread.
+        Blocks; raises `DiskFullError`, `StorageError`."""
+        self.log.keep(kept, content)
+        self.log.write_all()
+        if self.log.failed:
+            raise StorageError(self.log.failed)
+        if self.log.is_on_its_way(kept):
+            raise DiskFullError(HELD)
+
     def write_large(self, kept: Kept, content: bytes, done: Done) -> None:
         """Have content of more than `CONTENT_BYTES_MAX` kept, in a file of its own.
 

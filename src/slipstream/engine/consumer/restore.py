@@ -227,10 +227,13 @@ def _lose_what_was_delivered(stream: "Stream", consumers: list[Consumer]) -> Non
 
 def _save_at_once(consumer: Consumer) -> None:
     """Save a position that was moved back, before other messages get the sequences above it."""
+    content = encode_state(consumer)
+    state = consumer.stream.js.state
     try:
-        if consumer.store.state.to_come is not None:  # an older one, which must not come later
-            consumer.stream.js.state.apply_all()
-        consumer.store.state.save(encode_state(consumer), sync=True)
+        if not state.log.unapplied:
+            consumer.store.state.save(content, sync=True)
+        else:  # what is to come to its file, which may have no directory yet, comes before this
+            state.keep_now(consumer.store.state, content)
     except (Error, OSError) as error:
         name = f"consumer '{consumer.stream.name} > {consumer.name}'"
         consumer.stream.js.problem(f"the position of {name} could not be saved: {error}")
