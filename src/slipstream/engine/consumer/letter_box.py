@@ -229,14 +229,14 @@ class LetterBox:
 
     def _take(self, durable: int) -> list[_Stored]:
         """The first of what is stored up to a sequence: as many as one entry of the commit log has
-        room for the positions of."""
+        room for the positions of. In memory nothing is kept."""
         taken: list[_Stored] = []
         owners: set[DeadLetters] = set()
         size = 0
         while self._stored and self._stored[0].seq <= durable:
             owner = self._stored[0].owner
             store = owner.consumer.store
-            if owner not in owners and store is not None:
+            if self._stream.store is not None and store is not None and owner not in owners:
                 owners.add(owner)
                 log = self._stream.js.state.log
                 size += log.bytes_of(store.state, owner.position_size)

@@ -17,7 +17,7 @@ from slipstream.engine.protocol.errors import ApiError
 from slipstream.engine.protocol.json_body import convert
 from slipstream.engine.protocol.options import kept_metadata
 from slipstream.engine.stream.retention import drop_settled
-from slipstream.errors import Error, StorageError
+from slipstream.errors import DiskFullError, Error, StorageError
 from slipstream.log.file_log import FileLog
 from slipstream.log.segment import SEQUENCE_MAX
 from slipstream.log.stream_store import ConsumerStore
@@ -152,6 +152,8 @@ def restore_consumers(stream: "Stream") -> None:
         store = consumer.store
         _fit(consumer)
         consumer.life = ConsumerLife(consumer)
+        if consumer.unsaved:
+            consumer.life.changed()
         _connect(consumer)
         if store.meta.doubt:
             consumer.life.restored_at = (consumer.floor_stream_seq, consumer.next_seq)
@@ -228,15 +230,27 @@ def _lose_what_was_delivered(stream: "Stream", consumers: list[Consumer]) -> Non
 def _save_at_once(consumer: Consumer) -> None:
     """Save a position that was moved back, before other messages get the sequences above it."""
     content = encode_state(consumer)
-    state = consumer.stream.js.state
     try:
-        if not state.log.unapplied:
+        if not _is_in_log(consumer, content):
             consumer.store.state.save(content, sync=True)
-        else:  # what is to come to its file, which may have no directory yet, comes before this
-            state.keep_now(consumer.store.state, content)
     except (Error, OSError) as error:
+        consumer.unsaved = True  # it is tried again
         name = f"consumer '{consumer.stream.name} > {consumer.name}'"
         consumer.stream.js.problem(f"the position of {name} could not be saved: {error}")
+
+
+def _is_in_log(consumer: Consumer, content: bytes) -> bool:
+    """Whether a position is durable in the commit log: it has to come after what the log still has
+    for its file, which may have no directory yet. Raises `StorageError`."""
+    state = consumer.stream.js.state
+    if state.log.is_applied():
+        return False
+    try:
+        state.keep_now(consumer.store.state, content)
+    except DiskFullError:  # no checkpoint makes room meanwhile
+        state.apply_all()
+        return False
+    return True
 
 
 def _fit(consumer: Consumer) -> None:
@@ -254,7 +268,7 @@ def _fit(consumer: Consumer) -> None:
         for seq in [s for s in consumer.pending.sequences() if s > last]:
             consumer.settle(consumer.pending.find(seq))
         consumer.initial = [seq for seq in consumer.initial if seq <= last]
-        if moves_back:
+        if moves_back and consumer.store is not None:
             _save_at_once(consumer)
     consumer.config.metadata = kept_metadata(consumer.config.metadata)
     consumer.recount()
