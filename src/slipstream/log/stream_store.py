@@ -64,6 +64,7 @@ _ASIDE = ".aside-"  # before the time when a stream was created that is about to
 _FRESH = ".new-"  # before the names of directories that are not complete yet
 _CREATED = "created-"  # before the time when a stream was created (ns since the epoch)
 _NAME_BYTES_MAX = 200  # of a name after such a prefix; a file name has at most 255 bytes
+_KINDS = ("consumers", "ephemeral")  # directories of a stream with its consumers
 _STREAM_PARTS = 2  # slashes in the path of a stream's directory, below the store's
 WAITED_ALONE = 0.02  # seconds that one thread that opens logs waits for the disk before others do
 _HEAD_SIZE = 24  # magic, generation (u64), CRC-32 of generation and content, length (u32)
@@ -667,13 +668,13 @@ class StreamStore:
         """Whether there may be messages or consumers."""
         if any(not name.endswith(SPARE) for name in self._disk.list(f"{self.path}/msgs")):
             return True
-        parts = ("consumers", "ephemeral")
-        return self._awaits_consumers() or any(self._disk.list(f"{self.path}/{x}") for x in parts)
+        if self._awaits_consumers():
+            return True
+        return any(self._disk.list(f"{self.path}/{kind}") for kind in _KINDS)
 
     def _awaits_consumers(self) -> bool:
         """Whether files of consumers are still to come."""
-        parts = ("consumers", "ephemeral")
-        return any(True for part in parts for _ in self._late.names_in(f"{self.path}/{part}"))
+        return any(True for kind in _KINDS for _ in self._late.names_in(f"{self.path}/{kind}"))
 
     def leaving(self) -> LeavingDirectory:
         """Its directory, to be removed."""
